@@ -6,9 +6,9 @@ FRESH := machine::fresh::fresh_streams
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/muster
 CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
-# The crates that decide and compute sizes. They must not depend on a runtime, client, clock or
+# The crates that describe, decide and compute sizes. They must not depend on a runtime, client, clock or
 # randomness.
-PURE_CRATES := engine workload
+PURE_CRATES := facts engine workload
 IMPURE := tokio|futures|async-|kube|k8s-openapi|hyper|tower|axum|mio|socket2|rand|fastrand|getrandom|jiff|chrono|time|rayon|reqwest
 
 # The time of `make soak-oldest`.
@@ -108,7 +108,7 @@ clippy:
 	@# --all-targets omits tests with `test = false`, even if --test names one.
 	cargo clippy $(WORKSPACE) --test e2e -- -D warnings
 
-arrows: ## the folders of engine and controller import only what the list of arrows allows
+arrows: ## folders of engine and controller, and users of the engine, are those that the lists of arrows allow
 	@.ci/arrows --self-test
 	@.ci/arrows
 

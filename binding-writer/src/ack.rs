@@ -9,7 +9,7 @@
 use crate::commit::Write;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, Parts, RecordState};
-use engine::Time;
+use facts::Time;
 
 /// Milliseconds after an admission in which the status that follows every placement (see [`crate::commit`])
 /// may still be on its way; it has the same content.

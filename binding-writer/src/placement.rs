@@ -5,8 +5,7 @@
 //! replicas are written if the interpreter counted some, and only then.
 
 use crds::karmada::{ResourceBinding, TargetCluster};
-use engine::ClusterName;
-use engine::facts::{Admission, ClusterFact, ClusterPlacement, Demand, Held};
+use facts::{Admission, ClusterFact, ClusterName, ClusterPlacement, Demand, Held};
 use std::collections::BTreeMap;
 
 /// Returns the clusters of `binding` for `admission`.
@@ -63,7 +62,7 @@ pub fn affinity_name(
     admission: &Admission,
     clusters: &BTreeMap<ClusterName, ClusterFact>,
 ) -> Option<String> {
-    let holds_all = |rule: &&engine::matching::ClusterRule| {
+    let holds_all = |rule: &&facts::matching::ClusterRule| {
         let known = |name| {
             clusters
                 .get(name)
@@ -78,9 +77,8 @@ pub fn affinity_name(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::facts::{Role, RolePods, Share};
-    use engine::matching::{ClusterRule, Operator, Requirement};
-    use engine::{Attempt, QueueName, Resources, Time, Uid};
+    use facts::matching::{ClusterRule, Operator, Requirement};
+    use facts::{Attempt, QueueName, Resources, Role, RolePods, Share, Time, Uid};
 
     fn admission(parts: &[(&str, u32)]) -> Admission {
         let shares = parts.iter().map(|(cluster, count)| Share {
@@ -113,7 +111,7 @@ mod tests {
                 false => Held::Not,
             },
             elastic: false,
-            split: engine::facts::Split::Never,
+            split: facts::Split::Never,
             topology: None,
             placement: ClusterPlacement::default(),
         }

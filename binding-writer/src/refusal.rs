@@ -6,7 +6,7 @@
 use crate::WriteFailure;
 use crds::karmada::ResourceBinding;
 use crds::record::{AdmissionRecord, RecordState};
-use engine::Reason;
+use facts::Reason;
 use jiff::{SignedDuration, Timestamp};
 use std::fmt;
 

@@ -3,12 +3,12 @@
 //! `UPDATE_DOCS=1 cargo test -p cli --test reference` rewrites the generated pages.
 #![allow(clippy::unwrap_used)]
 
-use engine::plugins::Holds;
+use engine::facts::plugins::{FILTERS, Holds, SCORES};
 use engine::{Actor, Reason};
 
 fn reasons() -> String {
     let mut page = String::from(
-        "<!-- Generated from engine/src/api/reason.rs by `UPDATE_DOCS=1 cargo test -p cli --test reference`; do not edit. -->\n\
+        "<!-- Generated from facts/src/reason.rs by `UPDATE_DOCS=1 cargo test -p cli --test reference`; do not edit. -->\n\
          # Reasons\n\n\
          Every job that does not run says why, in one word of this list and a sentence with names and numbers:\n\
          in `kubectl get podgroups` (REASON), in the conditions of its PodGroup, in events, in the log and in\n\
@@ -30,13 +30,13 @@ fn reasons() -> String {
 
 fn placement() -> String {
     let mut page = String::from(
-        "<!-- Generated from engine/src/plugins by `UPDATE_DOCS=1 cargo test -p cli --test reference`; do not edit. -->\n\
+        "<!-- Generated from facts/src/plugins by `UPDATE_DOCS=1 cargo test -p cli --test reference`; do not edit. -->\n\
          # Filters and scores\n\n\
          Filters leave out clusters that a job may not go to, in this order; the reason of a job that has none names\n\
          what each cluster is left out for. A CapacityPolicy names those that can be chosen in `placement.filters`.\n\n\
          | filter | keeps | holds |\n|---|---|---|\n",
     );
-    for filter in engine::plugins::filters() {
+    for filter in FILTERS {
         let holds = match filter.unset {
             Holds::Always => "always",
             Holds::Unset => "unless `placement.filters` names others",
@@ -47,7 +47,7 @@ fn placement() -> String {
     page += "\nScores tell which of several placements is the better one, after the fewest clusters, whole topology domains\n\
              and `placement.preferredClusters`. Each counts in thousandths and is weighed by `placement.weights`.\n\n\
              | score | aim | weight unset |\n|---|---|---|\n";
-    for score in engine::plugins::scores() {
+    for score in SCORES {
         page += &format!("| `{}` | {} | {} |\n", score.name, score.about, score.unset);
     }
     page += "\nTo add one, see [A filter or score of your own](../../CONTRIBUTING.md#a-filter-or-score-of-your-own).\n";

@@ -26,7 +26,7 @@ pub use status::{
 };
 
 use crate::loose::{Loose, QuantityText, lenient, nullable};
-use engine::plugins::Holds;
+use facts::plugins::Holds;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -430,9 +430,9 @@ pub enum CapacityPolicySplit {
     Preferred,
 }
 
-/// The schema of the weights, from the scores of the engine.
+/// The schema of the weights, from the list of scores.
 fn weights_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let each = engine::plugins::scores().map(|score| {
+    let each = facts::plugins::SCORES.iter().map(|score| {
         let weight = serde_json::json!({
             "type": "integer",
             "format": "int32",
@@ -447,9 +447,11 @@ fn weights_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "object", "properties": each})
 }
 
-/// The schema of the filters that can be chosen, from those of the engine.
+/// The schema of the filters that can be chosen, from the list of filters.
 fn filters_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let chosen = engine::plugins::filters().filter(|filter| filter.unset != Holds::Always);
+    let chosen = facts::plugins::FILTERS
+        .iter()
+        .filter(|filter| filter.unset != Holds::Always);
     let names: Vec<&str> = chosen.map(|filter| filter.name).collect();
     schemars::json_schema!({
         "type": "array",

@@ -6,7 +6,7 @@
 
 use crate::loose::{self, Loose, lenient};
 use crate::node_health::NodeAvoidance;
-use engine::faults::{FaultClass, FaultRuleSet, NodeFaultRule, PodFaultRule};
+use facts::faults::{FaultClass, FaultRuleSet, NodeFaultRule, PodFaultRule};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;

@@ -14,7 +14,7 @@ use crate::names::{
     APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRIDES, BINDING_NAME_ANNOTATION,
     BINDING_NAMESPACE_ANNOTATION, PART_ANNOTATION,
 };
-use engine::JobKey;
+use facts::JobKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use serde::{Deserialize, Serialize};

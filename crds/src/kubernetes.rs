@@ -10,8 +10,10 @@ use crate::names::{
     is_system_namespace,
 };
 use crate::slim_resource;
-use engine::facts::{NodeFact, PodFact, PriorityClassFact};
-use engine::{ClusterName, JobKey, NodeName, PoolClass, ResourceName, Resources, Uid};
+use facts::{
+    ClusterName, JobKey, NodeFact, NodeName, PodFact, PoolClass, PriorityClassFact, ResourceName,
+    Resources, Uid,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, ClusterResourceScope, GroupVersionKind, NamespaceResourceScope};
 use serde::{Deserialize, Serialize};

@@ -214,8 +214,8 @@ impl From<&str> for QuantityText {
 ///
 /// # Errors
 /// Returns the first quantity that is malformed, negative or too large.
-pub fn resources(field: &str, list: &QuantityList) -> Result<engine::Resources, String> {
-    engine::Resources::parse(
+pub fn resources(field: &str, list: &QuantityList) -> Result<facts::Resources, String> {
+    facts::Resources::parse(
         list.iter()
             .map(|(name, text)| (name.as_str(), text.0.as_str())),
     )

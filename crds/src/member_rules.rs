@@ -3,7 +3,7 @@
 
 use crate::loose::slim_metadata;
 use crate::slim_resource;
-use engine::Resources;
+use facts::Resources;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use serde::{Deserialize, Serialize};

@@ -103,7 +103,7 @@ pub const PRE_PULL_LABEL: &str = "muster.io/pre-pull";
 pub const DRAIN_ANNOTATION: &str = "muster.io/drain";
 /// Annotation of a Cluster: `true` says that nothing runs there any more, so that its Works are not waited
 /// for. It applies only while the cluster does not answer.
-pub const OUT_OF_SERVICE_ANNOTATION: &str = engine::matching::OUT_OF_SERVICE;
+pub const OUT_OF_SERVICE_ANNOTATION: &str = facts::matching::OUT_OF_SERVICE;
 /// Annotation of a Cluster: `Direct` or `Proxy`, how Muster reaches it. By default a Push cluster is
 /// reached directly, and a Pull cluster through Karmada's cluster proxy.
 pub const ACCESS_ANNOTATION: &str = "muster.io/access";

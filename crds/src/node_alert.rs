@@ -3,7 +3,7 @@
 //! Two labels of an alert name the node and its cluster. Which labels those are differs between installations.
 
 use crate::loose::lenient;
-use engine::{ClusterName, NodeName};
+use facts::{ClusterName, NodeName};
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::collections::BTreeMap;

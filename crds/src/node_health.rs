@@ -10,7 +10,7 @@ use crate::names::{
     AVOID_TAINT, AVOIDANCE_ANNOTATION, CLEARED_NODES_ANNOTATION, ENDS_AT_ANNOTATION,
     GKE_MAINTENANCE_LABEL,
 };
-use engine::faults::Symptom;
+use facts::faults::Symptom;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@
 //! once the operator has given up. Muster repairs nothing itself.
 
 use crate::loose::lenient;
-use engine::{ClusterName, NodeName};
+use facts::{ClusterName, NodeName};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;

@@ -3,8 +3,7 @@
 use crate::loose::{QuantityList, lenient, resources};
 use crate::names::ACCOUNTING_FINALIZER;
 use crate::slim_resource;
-use engine::QueueName;
-use engine::facts::{QueueFact, QueueState};
+use facts::{QueueFact, QueueName, QueueState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ClusterResourceScope;
 use serde::{Deserialize, Serialize};

@@ -15,8 +15,10 @@
 
 use crate::karmada::{AppliedOverride, ResourceBinding};
 use crate::names::ADMISSION_ANNOTATION;
-use engine::facts::{Admission, Leaving, RolePods, Share};
-use engine::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Reason, Resources, Time, Uid};
+use facts::{
+    Admission, Attempt, ClusterName, JobKey, Leaving, PoolClass, QueueName, Reason, Resources,
+    RolePods, Share, Time, Uid,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use workload::{AdmittedRequests, GangAction, GangPolicies, Reach};

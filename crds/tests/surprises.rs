@@ -165,7 +165,7 @@ fn kubernetes() {
             "status": {"phase": "Floating"},
         }),
     );
-    assert_eq!(pods[1].phase(), engine::facts::PodPhase::Starting);
+    assert_eq!(pods[1].phase(), facts::PodPhase::Starting);
 
     let _: Vec<Namespace> = list(
         named(json!({})),

@@ -6,15 +6,10 @@
 //! one request shape form a class, which is parked until something it waits for changes: `decide`
 //! never scans all pending jobs.
 
-use crate::amounts::resources::Resources;
 use crate::api::charge::Pools as PoolCharges;
 use crate::api::decision::{
     Decisions, Explanation, Help, PrePull, QueueUsage, Reserved, StartEstimate,
 };
-use crate::api::event::Event;
-use crate::api::faults::FaultRuleSet;
-use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time};
-use crate::api::reason::Reason;
 use crate::audit::snapshot::Snapshot;
 use crate::audit::{invariants, snapshot};
 use crate::config::EngineConfig;
@@ -25,6 +20,8 @@ use crate::report::fleet::FleetView;
 use crate::report::pods::PodsView;
 use crate::report::{advise, explain, pre_pull, start, usage};
 use crate::state::{Changed, Engine};
+use facts::faults::FaultRuleSet;
+use facts::{Attempt, ClusterName, Event, JobKey, NodeName, QueueName, Reason, Resources, Time};
 use std::collections::BTreeMap;
 
 impl Engine {

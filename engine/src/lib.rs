@@ -25,7 +25,7 @@ mod jobs;
 mod overlay;
 mod pending;
 mod placement;
-pub mod plugins;
+mod plugins;
 mod pod_charges;
 mod preemption;
 mod quota;
@@ -36,10 +36,8 @@ mod state;
 mod testing;
 mod timers;
 
-pub use amounts::texts::{counted, listed};
-pub use amounts::{quantity, resources};
+pub use api::decision;
 pub use api::job::JobState;
-pub use api::{decision, event, facts, faults, ids, matching, pod_rules, reason};
 pub use audit::snapshot::Snapshot;
 pub use config::EngineConfig;
 pub use forecast::starts::{FaredRange, StartForecasts, StartResult, WAIT_STAGES};
@@ -50,8 +48,10 @@ pub use report::pods::PodsView;
 pub use state::{Changed, Engine};
 
 pub use decision::{Blocker, Decision, Decisions, Explanation, QueueUsage};
-pub use event::{Event, Progress};
-pub use ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
-pub use quantity::{Amount, Quantity};
-pub use reason::{Actor, NextStep, Reason};
-pub use resources::{ResourceName, Resources};
+
+/// The inputs, for crates that use the engine.
+pub use facts::{
+    self, Actor, Amount, Attempt, ClusterName, Event, JobKey, NextStep, NodeName, PoolClass,
+    Progress, Quantity, QueueName, Reason, ResourceName, Resources, Time, Uid, counted, event,
+    faults, ids, listed, matching, pod_rules, quantity, reason, resources,
+};

@@ -4,10 +4,9 @@
 //! (`quota/check.rs`, `capacity/pack.rs`); which differences a decision assumes is in
 //! `backfill/assume.rs`.
 
-use crate::amounts::resources::ResourceName;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
-use crate::api::ids::{ClusterName, NodeName, PoolClass, QueueName};
+use facts::{ClusterName, NodeName, PoolClass, QueueName, ResourceName};
 use std::collections::BTreeMap;
 
 /// A class of nodes in a cluster.

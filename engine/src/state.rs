@@ -3,8 +3,6 @@
 //! [`Engine`] owns them, and only `cycle` changes them. Everything else reads them as [`Inputs`],
 //! a shared reference.
 
-use crate::api::faults::FaultRuleSet;
-use crate::api::ids::{JobKey, QueueName, Time};
 use crate::capacity::Capacity;
 use crate::config::EngineConfig;
 use crate::eligibility::store::Eligibility;
@@ -15,6 +13,8 @@ use crate::pod_charges::PodCharges;
 use crate::quota::Quota;
 use crate::reservation::spares::Spares;
 use crate::reservation::store::Reservations;
+use facts::faults::FaultRuleSet;
+use facts::{JobKey, QueueName, Time};
 use std::collections::BTreeSet;
 
 /// Jobs and queues that may have changed, for the writers of status.

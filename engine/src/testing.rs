@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::amounts::resources::Resources;
-use crate::api::event::{Event, Progress};
-use crate::api::facts::{Admission, ClusterFact, JobFact, RolePods, Share};
-use crate::api::ids::{Attempt, ClusterName, JobKey, PoolClass, QueueName, Time, Uid};
 use crate::capacity::testing::{demand, node};
 use crate::config::EngineConfig;
 use crate::quota::testing::queue;
 use crate::state::Engine;
+use facts::{
+    Admission, Attempt, ClusterFact, ClusterName, Event, JobFact, JobKey, PoolClass, Progress,
+    QueueName, Resources, RolePods, Share, Time, Uid,
+};
 use std::collections::BTreeMap;
 
 /// A usable cluster without region, zones, labels and taints.

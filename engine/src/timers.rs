@@ -1,6 +1,6 @@
 //! Timers by what they are for: at most one each, which can be set to another time or removed.
 
-use crate::api::ids::Time;
+use facts::Time;
 use foldhash::fast::FixedState;
 use priority_queue::PriorityQueue;
 use std::cmp::Reverse;

@@ -8,9 +8,8 @@ use crds::names::{
     PRICE_ANNOTATION,
 };
 use crds::node_health::ClearedNodes;
-use engine::facts::ClusterFact;
-use engine::matching::{LEAVING, Taint, TaintEffect};
-use engine::{ClusterName, Quantity};
+use facts::matching::{LEAVING, Taint, TaintEffect};
+use facts::{ClusterFact, ClusterName, Quantity};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the fact of `cluster` for the engine, with the `verdict` on it.
@@ -151,7 +150,7 @@ fn apis(cluster: &Cluster) -> Option<BTreeSet<String>> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use engine::matching::{Toleration, untolerated};
+    use facts::matching::{Toleration, untolerated};
     use serde_json::json;
 
     #[test]

@@ -12,7 +12,7 @@ use super::{CoordinatorMessage, MemberAccess, MemberEvent, Members, MembersOptio
 use crate::matching::Owner;
 use crate::metrics::MemberMetrics;
 use crds::karmada::Cluster;
-use engine::{ClusterName, Event};
+use facts::{ClusterName, Event};
 use kube::{Api, Client};
 use member::{Member, age};
 use runtime::watch::{Delta, WatchOptions, watch};

@@ -24,7 +24,7 @@ use crds::devices::{
     AllocatedDevice, Device, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice,
 };
 use crds::node_health::NodeCondition;
-use engine::{Amount, ResourceName, Resources, Uid};
+use facts::{Amount, ResourceName, Resources, Uid};
 use pools::pools;
 use rules::RuledTaints;
 pub(crate) use rules::TaintRule;

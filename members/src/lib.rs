@@ -38,7 +38,7 @@ pub use verdict::ViewHealth;
 
 use crds::karmada::Cluster;
 use crds::node_health::{ClearedNodes, NodeHealth};
-use engine::{ClusterName, Event, JobKey, NodeName};
+use facts::{ClusterName, Event, JobKey, NodeName};
 use kube::Client;
 use kube::core::Selector;
 use matching::Owner;

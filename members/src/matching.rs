@@ -9,7 +9,7 @@
 //! name of the object, so the direct owner usually determines it. Pure.
 
 use crds::names;
-use engine::JobKey;
+use facts::JobKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::BTreeMap;
 

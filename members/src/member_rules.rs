@@ -6,7 +6,7 @@
 
 use super::known::Known;
 use crds::member_rules::{LimitRange, ResourceQuota, RuntimeClass};
-use engine::{ClusterName, Resources};
+use facts::{ClusterName, Resources};
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;

@@ -2,7 +2,7 @@
 //!
 //! Labels are clusters, never nodes or pods.
 
-use engine::ClusterName;
+use facts::ClusterName;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;

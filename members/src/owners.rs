@@ -7,7 +7,7 @@
 use super::{CoordinatorMessage, Origin};
 use crate::matching::{Owner, applied_by, controller};
 use backon::{ExponentialBuilder, Retryable};
-use engine::JobKey;
+use facts::JobKey;
 use futures::StreamExt;
 use kube::{Client, ResourceExt};
 use runtime::client::{CallError, CallFault, with_deadline};

@@ -12,7 +12,7 @@ use cel::extractors::This;
 use cel::objects::{Key, Map, Opaque};
 use cel::{Context, ExecutionError, IdedExpr, Value};
 use crds::devices::{Device, DeviceClass, DeviceSelector};
-use engine::Quantity;
+use facts::Quantity;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -322,7 +322,7 @@ impl Opaque for CelQuantity {
 fn amount(text: &str) -> Result<Value, String> {
     let quantity: Quantity = text
         .parse()
-        .map_err(|error: engine::quantity::QuantityError| error.to_string())?;
+        .map_err(|error: facts::QuantityError| error.to_string())?;
     Ok(Value::Opaque(Arc::new(CelQuantity(quantity))))
 }
 

@@ -12,7 +12,7 @@ use super::owners;
 use super::view::{node_delta, pod_delta};
 use super::{CoordinatorMessage, FailedProbe, MembersOptions, Origin};
 use crds::kubernetes::{Node, Pod};
-use engine::ClusterName;
+use facts::ClusterName;
 use kube::{Api, Client, Resource};
 use runtime::client::{CallFault, with_deadline};
 use runtime::watch::{Delta, WatchOptions, watch};

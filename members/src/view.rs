@@ -23,8 +23,9 @@ use crate::matching::{Belongs, Owner, belongs};
 use crds::kubernetes::{Node, Pod, pool_class};
 use crds::node_health::NodeHealth;
 use ended::EndedPods;
-use engine::facts::{NodeFact, NodeImages, PodFact};
-use engine::{Amount, ClusterName, Event, JobKey, NodeName, ResourceName, Uid};
+use facts::{
+    Amount, ClusterName, Event, JobKey, NodeFact, NodeImages, NodeName, PodFact, ResourceName, Uid,
+};
 use kube::core::{Selector, SelectorExt as _};
 use runtime::watch::{Delta, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -6,7 +6,7 @@
 use crds::loose::slim_metadata;
 use crds::record::{AdmissionRecord, Readable, RecordState};
 use crds::slim_resource;
-use engine::{Attempt, QueueName, Uid};
+use facts::{Attempt, QueueName, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::NamespaceResourceScope;
 use parking_lot::RwLock;

@@ -9,8 +9,7 @@ use crate::field::Field;
 use crate::kinds::{self, WorkloadKind};
 use crate::parts;
 use crate::size::{self, MIN_AVAILABLE, Size};
-use engine::ClusterName;
-use engine::facts::Topology;
+use facts::{ClusterName, Topology};
 use serde_json::Value;
 
 /// Annotation: whether the job may run with fewer pods than its template has, and be resized.

@@ -6,7 +6,7 @@ use crate::kinds::batch::MAIN;
 use crate::nodes;
 use crate::pod::PodRequirements;
 use crate::size::Size;
-use engine::facts::Role;
+use facts::Role;
 
 /// Returns the size in the `spec` of a binding, if there is one.
 pub(crate) fn size(spec: &Field<'_>) -> Result<Option<Size>, SpecError> {

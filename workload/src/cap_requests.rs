@@ -9,9 +9,7 @@ use crate::pod::{self, PodRequirements};
 use crate::pod_shape::AddedInit;
 use crate::pod_specs;
 use crate::spec::read_spec;
-use engine::Resources;
-use engine::quantity::Amount;
-use engine::resources::ResourceName;
+use facts::{Amount, ResourceName, Resources};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -21,7 +19,7 @@ pub type AdmittedRequests = BTreeMap<String, Resources>;
 /// Returns how one pod of a role requests more than it was admitted with: the resource, the old and the new
 /// amount, as text; empty if none does. Roles that are not in `admitted` are skipped.
 #[must_use]
-pub fn raised_requests(roles: &[engine::facts::Role], admitted: &AdmittedRequests) -> Vec<String> {
+pub fn raised_requests(roles: &[facts::Role], admitted: &AdmittedRequests) -> Vec<String> {
     let mut raised = Vec::new();
     for role in roles.iter().filter(|role| role.count > 0) {
         let Some(before) = admitted.get(&role.name) else {

@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn requests_are_capped_beside_counts() {
         let pods = |gpus: &str| json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": gpus}}}]}});
-        let one = engine::Resources::parse([("nvidia.com/gpu", "1"), ("pods", "1")]);
+        let one = facts::Resources::parse([("nvidia.com/gpu", "1"), ("pods", "1")]);
         let one = one.unwrap_or_default();
         let of = |roles: &[&str]| -> AdmittedRequests {
             roles

@@ -7,9 +7,7 @@
 
 use crate::error::SpecError;
 use crate::field::Field;
-use engine::Resources;
-use engine::quantity::Amount;
-use engine::resources::ResourceName;
+use facts::{Amount, ResourceName, Resources};
 use serde_json::Value;
 
 /// Prefix of the placeholder resource of a template. No API server accepts a resource with this name.

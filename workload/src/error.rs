@@ -1,6 +1,6 @@
 //! Why the size of a template is unknown.
 
-use engine::Reason;
+use facts::Reason;
 use serde_json::Value;
 
 /// The path of the whole object, in errors.

@@ -5,9 +5,7 @@
 //! read.
 
 use crate::error::{SpecError, THE_OBJECT};
-use engine::Resources;
-use engine::quantity::{Amount, QuantityError};
-use engine::resources::ResourceName;
+use facts::{Amount, QuantityError, ResourceName, Resources};
 use serde_json::Value;
 
 /// Most pods of one job: far above any real gang, far below an overflow.

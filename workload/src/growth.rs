@@ -2,8 +2,7 @@
 
 use crate::error::SpecError;
 use crate::spec::{WorkloadSpec, read_spec};
-use engine::facts::Role;
-use engine::resources::ResourceName;
+use facts::{ResourceName, Role};
 use serde_json::Value;
 use std::fmt;
 

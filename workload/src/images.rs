@@ -1,7 +1,7 @@
 //! The images that a job's pods need, and the full name of an image.
 
 use crate::pod_specs;
-use engine::facts::RoleImages;
+use facts::RoleImages;
 use serde_json::Value;
 
 /// The registry of names without one, as container runtimes list them.

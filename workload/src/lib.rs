@@ -3,7 +3,7 @@
 //! ```text
 //! template ──► kind ──► Size (roles, minimum) ──┐
 //! binding  ──► (any other kind) ────────────────┴──► WorkloadSpec
-//! WorkloadSpec + placement ──► engine::facts::Demand
+//! WorkloadSpec + placement ──► facts::Demand
 //! pods of a template + what a member adds and refuses ──► requests in that member
 //! aggregatedStatus ──► Outcome, PodCounts
 //! template + admitted shares ──► Part per cluster, PodService per pod that needs an address

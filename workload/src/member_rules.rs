@@ -13,9 +13,7 @@ pub use quota::QuotaRules;
 
 use crate::error::SpecError;
 use crate::pod_shape::PodShape;
-use engine::Resources;
-use engine::facts::Role;
-use engine::quantity::Amount;
+use facts::{Amount, Resources, Role};
 use std::collections::BTreeMap;
 
 /// The LimitRanges and ResourceQuotas of one namespace in one member, by name.

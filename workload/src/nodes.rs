@@ -4,7 +4,7 @@
 
 use crate::error::SpecError;
 use crate::field::Field;
-use engine::matching::{NodeTerm, Operator, Requirement, TaintEffect, Toleration};
+use facts::matching::{NodeTerm, Operator, Requirement, TaintEffect, Toleration};
 
 /// Returns alternative terms; empty means any node. The node selector, and a node that is named directly,
 /// are part of every term.

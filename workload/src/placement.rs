@@ -4,9 +4,10 @@ use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds;
 use crate::nodes;
-use engine::ClusterName;
-use engine::facts::{ClusterPlacement, ClusterWeight, Division, Filters, GroupBy, GroupSpread};
-use engine::matching::{ClusterRule, Operator, Requirement};
+use facts::matching::{ClusterRule, Operator, Requirement};
+use facts::{
+    ClusterName, ClusterPlacement, ClusterWeight, Division, Filters, GroupBy, GroupSpread,
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

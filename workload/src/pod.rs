@@ -6,11 +6,8 @@ use crate::error::SpecError;
 use crate::field::Field;
 use crate::nodes;
 use crate::pod_shape::{ContainerShape, PodShape};
-use engine::Resources;
-use engine::facts::Role;
-use engine::matching::{NodeTerm, Toleration};
-use engine::quantity::Amount;
-use engine::resources::ResourceName;
+use facts::matching::{NodeTerm, Toleration};
+use facts::{Amount, ResourceName, Resources, Role};
 
 /// What a pod requests.
 #[derive(Debug, Clone)]

@@ -8,9 +8,9 @@ use crate::error::SpecError;
 use crate::field::Field;
 use crate::kinds;
 use crate::nodes;
-use engine::facts::Role;
-use engine::matching::{Operator, Requirement};
-use engine::pod_rules::{NodeDomain, PodRule, PodRuleKind};
+use facts::Role;
+use facts::matching::{Operator, Requirement};
+use facts::pod_rules::{NodeDomain, PodRule, PodRuleKind};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

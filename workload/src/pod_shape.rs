@@ -4,8 +4,7 @@
 use crate::error::SpecError;
 use crate::field::Field;
 use crate::{kinds, pod, pod_specs};
-use engine::Resources;
-use engine::resources::ResourceName;
+use facts::{ResourceName, Resources};
 use serde_json::Value;
 
 /// What the containers of a pod request, and how they run.

@@ -10,7 +10,7 @@
 //! ```
 
 use crate::kinds;
-use engine::facts::Share;
+use facts::Share;
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@
 
 use crate::images::{full_image_name, names_of};
 use crate::pod_specs;
-use engine::NodeName;
+use facts::NodeName;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

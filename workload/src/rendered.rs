@@ -8,9 +8,7 @@
 use crate::claims::{self, ClaimedDevices};
 use crate::spec::read_spec;
 use crate::{kinds, pod_specs};
-use engine::Resources;
-use engine::facts::RolePods;
-use engine::quantity::Amount;
+use facts::{Amount, Resources, RolePods};
 use serde_json::Value;
 
 /// The requests of all pods of one manifest. Devices that they claim have the names of their

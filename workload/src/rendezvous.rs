@@ -12,8 +12,7 @@
 //! ([`mod@crate::services`]), whose name is known once the job is split; until then the placeholder stays.
 
 use crate::kinds;
-use engine::ClusterName;
-use engine::facts::Share;
+use facts::{ClusterName, Share};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;

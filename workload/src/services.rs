@@ -19,8 +19,7 @@ use crate::kinds;
 use crate::parts::PartsError;
 use crate::rendezvous::{Meeting, Reach, leading};
 use crate::spec::read_spec;
-use engine::facts::Share;
-use engine::{Attempt, ClusterName};
+use facts::{Attempt, ClusterName, Share};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -2,8 +2,7 @@
 
 use crate::error::SpecError;
 use crate::field::{Field, MAX_PODS};
-use engine::Resources;
-use engine::facts::Role;
+use facts::{Resources, Role};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

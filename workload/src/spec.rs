@@ -10,8 +10,7 @@ use crate::queue::named_queue;
 use crate::rendezvous::{Addresses, Meeting, Reach};
 use crate::size::{PriorityOf, Size, check_total};
 use crate::{annotations, labels, leading, pod_rules, rendezvous, services, split};
-use engine::facts::{ClusterPlacement, Demand, Held, Role, Share, Split, Topology};
-use engine::{ClusterName, Resources};
+use facts::{ClusterName, ClusterPlacement, Demand, Held, Resources, Role, Share, Split, Topology};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

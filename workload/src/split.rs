@@ -14,7 +14,7 @@ use crate::field::Field;
 use crate::kinds;
 use crate::rendezvous::Meeting;
 use crate::{annotations, parts};
-use engine::facts::Split;
+use facts::Split;
 use serde_json::Value;
 
 /// Annotation: over how many clusters the job may be placed.

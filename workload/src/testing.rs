@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::{SpecError, WorkloadSpec, read_spec, read_spec_with};
-use engine::facts::Role;
-use engine::matching::{NodeTerm, Operator, Requirement};
+use facts::Role;
+use facts::matching::{NodeTerm, Operator, Requirement};
 use serde_json::Value;
 use std::fmt::Write;
 

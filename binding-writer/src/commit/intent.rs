@@ -2,7 +2,7 @@
 
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::AdmissionRecord;
-use engine::{Attempt, JobKey};
+use facts::{Attempt, JobKey};
 use prometheus_client::encoding::EncodeLabelValue;
 use std::fmt;
 use std::sync::Arc;

@@ -28,7 +28,7 @@ mod write;
 
 pub use intent::{CommitOutcome, Intent, Write, WriteFailure, WriteKind, WrittenBinding};
 
-use engine::JobKey;
+use facts::JobKey;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;

@@ -16,7 +16,7 @@ use super::write::{pauses, read_binding};
 use crds::karmada::ResourceBinding;
 use crds::names::ADMISSION_ANNOTATION;
 use crds::record::seconds;
-use engine::JobKey;
+use facts::JobKey;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;

@@ -7,7 +7,7 @@ mod status;
 use super::*;
 use crds::karmada::{ResourceBinding, TargetCluster};
 use crds::record::{AdmissionRecord, Parts, RecordState};
-use engine::{Attempt, QueueName, Reason, Uid};
+use facts::{Attempt, QueueName, Reason, Uid};
 use runtime::testing::{FakeApi, Fault, Recorded};
 use serde_json::{Value, json};
 use tokio_util::sync::DropGuard;

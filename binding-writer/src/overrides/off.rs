@@ -7,8 +7,7 @@
 use super::{OverrideError, Overrides, PartsPlan, Rule, failed, name, policy, template};
 use crds::karmada::ResourceBinding;
 use crds::record::AvoidedByJob;
-use engine::facts::Share;
-use engine::{Attempt, ClusterName, JobKey};
+use facts::{Attempt, ClusterName, JobKey, Share};
 use serde_json::{Value, json};
 
 /// Returns true if a job that avoids `avoided` has to keep off one of them where `shares` place it.
@@ -86,8 +85,7 @@ fn off_rule(template: &Value, plan: &PartsPlan<'_>, cluster: &ClusterName) -> Ru
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use engine::NodeName;
-    use engine::facts::RolePods;
+    use facts::{NodeName, RolePods};
     use jiff::Timestamp;
     use std::collections::BTreeMap;
     use workload::{Reach, RenderedPart};

@@ -1,8 +1,7 @@
 //! What overrides are written by: how a job is placed, and which nodes its pods keep off.
 
 use crds::record::AvoidedByJob;
-use engine::Attempt;
-use engine::facts::Share;
+use facts::{Attempt, Share};
 use serde_json::Value;
 use workload::{PartsError, Reach, RenderedPart};
 

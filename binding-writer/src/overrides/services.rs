@@ -17,7 +17,7 @@
 use super::{LIMIT, MANAGER, OverrideError, failed, is_ours};
 use crds::karmada::{ResourceBinding, Work};
 use crds::names;
-use engine::Attempt;
+use facts::Attempt;
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions,

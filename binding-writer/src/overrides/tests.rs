@@ -134,7 +134,7 @@ async fn services_are_written_with_the_policy_and_go_with_their_attempt() {
     let overrides = Overrides::new(api.client(), &Term::always());
     let share = |cluster: &str| Share {
         cluster: ClusterName::new(cluster),
-        pods: vec![engine::facts::RolePods {
+        pods: vec![facts::RolePods {
             role: "main".to_owned(),
             count: 2,
         }],

@@ -12,11 +12,11 @@ use super::{
 use crate::loose::{Loose, QuantityList, QuantityText, at_least, resources};
 use crate::names;
 use crate::queue::FIFO;
-use engine::facts::{
-    self, Filters, PlacementWeights, PolicyFact, PoolBound, QueueOrdering, StopPolicy,
+use facts::plugins::UnknownPlugin;
+use facts::{
+    ClusterName, Filters, PlacementWeights, PolicyFact, PoolBound, PoolClass, QueueName,
+    QueueOrdering, Resources, StopPolicy,
 };
-use engine::plugins::UnknownPlugin;
-use engine::{ClusterName, PoolClass, QueueName, Resources};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt as _};
 use schemars::JsonSchema;

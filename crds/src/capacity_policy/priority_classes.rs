@@ -70,7 +70,7 @@ fn in_words(mut classes: Vec<String>) -> String {
     classes.sort();
     match classes.is_empty() {
         true => "none".to_owned(),
-        false => engine::listed(classes, CLASSES_NAMED),
+        false => facts::listed(classes, CLASSES_NAMED),
     }
 }
 

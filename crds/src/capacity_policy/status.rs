@@ -195,8 +195,8 @@ impl CapacityPolicySummary {
     /// side: a sum over them means nothing.
     #[must_use]
     pub fn of(resources: &[ResourceUse], counts: &JobCounts) -> Self {
-        let is_device = |used: &&ResourceUse| engine::ResourceName::new(&used.name).is_device();
-        let is_cpu = |used: &&ResourceUse| used.name == engine::ResourceName::CPU;
+        let is_device = |used: &&ResourceUse| facts::ResourceName::new(&used.name).is_device();
+        let is_cpu = |used: &&ResourceUse| used.name == facts::ResourceName::CPU;
         let devices = || resources.iter().filter(is_device);
         Self {
             gpus: joined(devices().map(of_bound)),

@@ -2,7 +2,7 @@
 
 use super::{at_least, positive_millis};
 use crate::loose::{Loose, lenient};
-use engine::faults::{AvoidForJob, AvoidNode, Remediate};
+use facts::faults::{AvoidForJob, AvoidNode, Remediate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use super::{no_empty_text, positive_millis};
 use crate::loose::lenient;
 use crate::node_health::{ALERT, DEVICE_TAINT};
-use engine::faults::{FaultClass, NodeFaultRule};
+use facts::faults::{FaultClass, NodeFaultRule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use engine::faults::{AvoidNode, Symptom};
+use facts::faults::{AvoidNode, Symptom};
 use serde_json::json;
 
 fn class(rules: &FaultRuleSet, reason: &str, message: &str) -> FaultClass {

@@ -85,14 +85,14 @@ pub struct LooseTaint {
 impl LooseTaint {
     /// Returns the taint; an unknown effect counts as one that keeps all pods out.
     #[must_use]
-    pub fn to_taint(&self) -> engine::matching::Taint {
-        use engine::matching::TaintEffect;
+    pub fn to_taint(&self) -> facts::matching::Taint {
+        use facts::matching::TaintEffect;
         let effect = match self.effect.as_str() {
             "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
             "NoExecute" => TaintEffect::NoExecute,
             _ => TaintEffect::NoSchedule,
         };
-        engine::matching::Taint {
+        facts::matching::Taint {
             key: self.key.clone(),
             value: self.value.clone(),
             effect,

@@ -1,7 +1,7 @@
 //! Reads the images of a node (`status.images`): of those that count, all names.
 
 use crate::loose::nullable;
-use engine::facts::LARGE_IMAGE_BYTES;
+use facts::LARGE_IMAGE_BYTES;
 use serde::{Deserialize, Deserializer};
 
 /// An image, as the kubelet reports it.

@@ -5,8 +5,8 @@ use super::PodClaim;
 use crate::karmada::{LooseCondition, condition};
 use crate::loose::nullable;
 use crate::names::UNREADY_IS_LOST_ANNOTATION;
-use engine::facts::PodPhase;
-use engine::faults::Symptom;
+use facts::PodPhase;
+use facts::faults::Symptom;
 use serde::{Deserialize, Serialize};
 
 /// `status` of a pod.

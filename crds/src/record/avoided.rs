@@ -1,7 +1,6 @@
 //! The nodes that a job avoids because its own pods failed there, as its admission record has them.
 
-use engine::facts::Demand;
-use engine::{ClusterName, NodeName};
+use facts::{ClusterName, Demand, NodeName};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +41,7 @@ impl AvoidedByJob {
     pub fn keep_off(all: &[Self], demand: &mut Demand) {
         for role in &mut demand.roles {
             let nodes = all.iter().map(|avoided| (&avoided.cluster, &avoided.node));
-            engine::matching::keep_off(&mut role.node_terms, nodes);
+            facts::matching::keep_off(&mut role.node_terms, nodes);
         }
     }
 

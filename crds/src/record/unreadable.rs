@@ -2,7 +2,7 @@
 
 use super::{RecordState, RecordedShare, VERSION};
 use crate::names::ADMISSION_ANNOTATION;
-use engine::{Attempt, QueueName, Uid};
+use facts::{Attempt, QueueName, Uid};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 

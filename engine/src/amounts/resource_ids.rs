@@ -4,9 +4,8 @@
 //! store and its restored copy: no order that can be seen may follow from them. Sums have 128 bits,
 //! so that no number of 63-bit facts can overflow them.
 
-use crate::amounts::quantity::Amount;
-use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::totals::ResourceTotals;
+use facts::{Amount, ResourceName, Resources};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 

@@ -4,9 +4,8 @@
 //! number of 63-bit facts can overflow. It may be negative (a node whose pods request more than
 //! it has). It is not a bound: an absent resource is zero.
 
-use crate::amounts::quantity::Amount;
-use crate::amounts::resources::{ResourceName, Resources};
-use crate::amounts::small_map::SmallMap;
+use facts::small_map::SmallMap;
+use facts::{Amount, ResourceName, Resources};
 
 /// Exact amounts by resource, without zeros, so that equal sums are equal values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,8 +1,6 @@
 //! Charges by pool: a class of nodes in a cluster.
 
-use crate::amounts::resources::{ResourceName, Resources};
-use crate::api::facts::{PoolBound, Share};
-use crate::api::ids::{ClusterName, PoolClass};
+use facts::{ClusterName, PoolBound, PoolClass, ResourceName, Resources, Share};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 

@@ -1,11 +1,9 @@
 //! Decisions: what the caller has to carry out, each with its reason. Plain data.
 
-use crate::amounts::quantity::Amount;
-use crate::amounts::resources::{ResourceName, Resources};
-use crate::amounts::texts::counted;
-use crate::api::facts::{Admission, Share};
-use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
-use crate::api::reason::Reason;
+use facts::{
+    Admission, Amount, Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Reason,
+    ResourceName, Resources, Share, Time, Uid, counted,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

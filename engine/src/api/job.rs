@@ -1,6 +1,6 @@
 //! The state, order and predicted run time of a job: what several stores need to know of jobs.
 
-use crate::api::ids::{JobKey, Time};
+use facts::{JobKey, Time};
 use serde::{Deserialize, Serialize};
 use std::cmp::{Ordering, Reverse};
 

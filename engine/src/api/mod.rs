@@ -1,18 +1,7 @@
-//! The inputs and outputs of the engine: names, facts, events, decisions, reasons.
+//! The outputs of the engine, and what its stores call jobs, charges and reservations. Its inputs are the crate
+//! [`facts`].
 
 pub(crate) mod charge;
 pub mod decision;
-pub(crate) mod demand;
-pub mod event;
-pub mod facts;
-pub mod faults;
-pub mod ids;
-pub(crate) mod images;
 pub(crate) mod job;
-pub mod matching;
-pub mod pod_rules;
-pub mod reason;
-pub(crate) mod shares;
 pub(crate) mod slot;
-pub(crate) mod spread;
-pub(crate) mod uid;

@@ -1,6 +1,6 @@
 //! Slots for reservations.
 
-use crate::api::ids::{PoolClass, QueueName};
+use facts::{PoolClass, QueueName};
 use serde::{Deserialize, Serialize};
 
 /// A resource that only a limited number of reservations may use.

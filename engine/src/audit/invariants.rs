@@ -1,13 +1,13 @@
 //! The audit: recomputes every index from the facts and the states of jobs, and reports
 //! differences. It scans everything; tests and simulations call it.
 
-use crate::api::ids::JobKey;
 use crate::backfill::{feasible, spare};
 use crate::cycle::{next_head, pod_charges, wake};
 use crate::evaluation::pending_as;
 use crate::jobs::deadline::next_look;
 use crate::quota::ChargeOwner;
 use crate::state::Inputs;
+use facts::JobKey;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
@@ -193,12 +193,12 @@ fn differs<T: PartialEq + Debug>(key: &JobKey, what: &str, is: &T, should: &T) -
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use crate::api::facts::{JobFact, PodFact, PodPhase};
     use crate::capacity::testing::demand;
     use crate::quota::QueueHeads;
     use crate::quota::testing::ann;
     use crate::testing::pending;
     use crate::{Engine, Event, JobKey, QueueName, Time, Uid};
+    use facts::{JobFact, PodFact, PodPhase};
     use std::collections::BTreeMap;
 
     /// A function that breaks one index, and the start of its report.

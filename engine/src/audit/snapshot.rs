@@ -2,12 +2,6 @@
 //!
 //! A snapshot has the facts and the states of jobs, from which the indexes are rebuilt.
 
-use crate::api::demand::Demand;
-use crate::api::facts::{
-    ClusterFact, NodeFact, NodeImages, PodFact, PolicyFact, PriorityClassFact, QueueFact,
-};
-use crate::api::faults::FaultRuleSet;
-use crate::api::ids::{ClusterName, JobKey, Time};
 use crate::api::slot::ReservationSlot;
 use crate::backfill::withheld;
 use crate::capacity::{AssumedPod, Ended, EndedCount, MixRecord};
@@ -23,6 +17,11 @@ use crate::quota::{DecayedUsageSnapshot, UserUsageSnapshot};
 use crate::reservation::spares::Spare;
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
+use facts::faults::FaultRuleSet;
+use facts::{
+    ClusterFact, ClusterName, Demand, JobKey, NodeFact, NodeImages, PodFact, PolicyFact,
+    PriorityClassFact, QueueFact, Time,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

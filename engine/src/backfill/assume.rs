@@ -8,8 +8,6 @@
 //! - Advice raises the bound that is short ([`Overlay::with_more_headroom`]).
 
 use crate::api::charge::Pools;
-use crate::api::event::Progress;
-use crate::api::ids::{JobKey, QueueName, Time};
 use crate::backfill::{expected_release, reservation, withheld};
 use crate::capacity::Holdings;
 use crate::overlay::Overlay;
@@ -17,6 +15,7 @@ use crate::placement::request::Request;
 use crate::quota::Shortfall;
 use crate::reservation::store::Reservation;
 use crate::state::Inputs;
+use facts::{JobKey, Progress, QueueName, Time};
 
 /// What becomes free when a job ends or shrinks.
 pub(crate) struct FreedByEnd<'a> {

@@ -6,7 +6,6 @@
 //! room are left to others.
 
 use crate::api::charge::{PoolLimit, Pools};
-use crate::api::ids::{QueueName, Time};
 use crate::backfill::plan::{ReservationPlan, target_beside};
 use crate::backfill::reservation::pools_on;
 use crate::backfill::{expected_release, sooner};
@@ -15,6 +14,7 @@ use crate::placement::request::Request;
 use crate::placement::ways::Unreserved;
 use crate::quota::Shortfall;
 use crate::state::Inputs;
+use facts::{QueueName, Time};
 use std::ops::{Bound, RangeBounds as _};
 
 /// So many plans are made at most that start sooner than the ones before.

@@ -6,13 +6,13 @@
 
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
-use crate::api::ids::{JobKey, QueueName, Time};
 use crate::backfill::expected_start::jobs_on;
 use crate::backfill::reservation::not_given_back;
 use crate::overlay::Overlay;
 use crate::quota::Shortfall;
 use crate::reservation::store::{ExpectedRelease, Reservation, ReservedNode};
 use crate::state::Inputs;
+use facts::{JobKey, QueueName, Time};
 use std::collections::BTreeSet;
 
 /// At most so many ends are read for one start; if they are not enough, it is unknown.

@@ -1,10 +1,10 @@
 //! When the jobs on reserved nodes are expected to have ended.
 
 use crate::amounts::totals::ResourceTotals;
-use crate::api::ids::{ClusterName, JobKey, NodeName, Time};
 use crate::cost;
 use crate::reservation::store::ReservedNode;
 use crate::state::Inputs;
+use facts::{ClusterName, JobKey, NodeName, Time};
 use std::collections::BTreeMap;
 
 /// When all of `nodes` will have free what is reserved on them, by the expected ends.

@@ -5,7 +5,6 @@
 //! feasible, not what is pending: freed nodes are offered once, and an offer is checked when its shape is asked for.
 
 use crate::amounts::hashed::{Hashed, HashedSet};
-use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
 use crate::backfill::{offers, plan, withheld};
 use crate::pending::infeasible::Infeasible;
@@ -16,6 +15,7 @@ use crate::placement::request::Request;
 use crate::quota::QueueId;
 use crate::reservation::store::Reservation;
 use crate::state::Inputs;
+use facts::QueueName;
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

@@ -1,15 +1,13 @@
 //! Which infeasible shapes a freed node may take: each is offered once, to all that it takes a pod of, and what is
 //! offered is checked against what is free now.
 
-use crate::amounts::resources::ResourceName;
-use crate::api::demand::Role;
-use crate::api::ids::{ClusterName, NodeName};
 use crate::capacity::{Capacity, NodeInfo, leading};
 use crate::pending::infeasible::{FreedNode, Infeasible};
 use crate::pending::infeasible_shapes::{LeadingRequest, requests};
 use crate::pending::offers::Offer;
 use crate::pending::shapes::{RequestShape, ShapeId};
 use crate::state::Inputs;
+use facts::{ClusterName, NodeName, ResourceName, Role};
 use std::collections::BTreeSet;
 
 /// What a freed node has free now, of each resource of which it has any.

@@ -8,9 +8,7 @@
 //! not move to where the job would start later by the expected ends, nor to other nodes where no less has to
 //! become free. Which nodes may be taken is in `ways.rs`: those that an admission may use.
 
-use crate::amounts::resources::Resources;
 use crate::api::charge::PoolLimit;
-use crate::api::ids::{ClusterName, JobKey, Time};
 use crate::backfill::sooner::FoundNodes;
 use crate::backfill::{bounded, expected_start, sooner, spare, withheld};
 use crate::capacity::{Sites, leading};
@@ -26,6 +24,7 @@ use crate::placement::{plan, ways};
 use crate::quota::Shortfall;
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::Inputs;
+use facts::{ClusterName, JobKey, Resources, Time};
 use std::collections::BTreeSet;
 
 /// So many clusters are looked at, those with the least to free first, where a job starts late in all of them.

@@ -5,12 +5,8 @@
 //! and lacks capacity reserves that headroom and the nodes where the least has to become free. One
 //! gang's worth each, and never what the empty fleet or a capability could not give.
 
-use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
-use crate::api::demand::Demand;
-use crate::api::facts::Share;
-use crate::api::ids::{PoolClass, QueueName, Time};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::plan::ReservationPlan;
@@ -20,6 +16,7 @@ use crate::placement::request::{Block, Gate, Request};
 use crate::quota::Shortfall;
 use crate::reservation::store::{ExpectedRelease, Reservation, ReservedNode};
 use crate::state::Inputs;
+use facts::{Demand, PoolClass, QueueName, Resources, Share, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// True if a job is behind all owners of reserved nodes.

@@ -8,12 +8,12 @@
 //! none of a class keeps its headroom. Both go by priority up to the last of several slots, which goes by age. Where
 //! some queues may have more reservations than others, what only these may have is given last.
 
-use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::window;
 use crate::reservation::store::Reservation;
 use crate::state::Inputs;
+use facts::{JobKey, QueueName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A job, and the slots that it needs.

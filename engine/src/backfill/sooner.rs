@@ -1,7 +1,5 @@
 //! On which nodes of a cluster a job would start soonest.
 
-use crate::api::demand::Demand;
-use crate::api::ids::{ClusterName, Time};
 use crate::backfill::expected_start;
 use crate::backfill::plan::reserved_on;
 use crate::capacity::Sites;
@@ -9,6 +7,7 @@ use crate::placement::put::put_all;
 use crate::placement::ways::{Unreserved, ways};
 use crate::reservation::store::ReservedNode;
 use crate::state::Inputs;
+use facts::{ClusterName, Demand, Time};
 
 /// Starts that are less than this away are as good as each other, in milliseconds.
 const SOON_MS: i64 = 10 * 60_000;

@@ -14,11 +14,6 @@
 //!   like any other: on other nodes, or if only these are enough, on these, for when their gangs have ended. While
 //!   none of the gangs runs, the spare binds the jobs behind them only.
 
-use crate::api::event::Progress;
-use crate::api::facts::SpareRule;
-use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName};
-use crate::api::matching::{Taint, TaintEffect};
-use crate::api::reason::Reason;
 use crate::backfill::assume;
 use crate::backfill::spare_quota::is_within_quota;
 use crate::capacity::{NodeInfo, NodeView};
@@ -28,6 +23,8 @@ use crate::placement::request::Request;
 use crate::reservation::spares::Spare;
 use crate::reservation::store::ReservedNode;
 use crate::state::Inputs;
+use facts::matching::{Taint, TaintEffect};
+use facts::{ClusterName, JobKey, NodeName, PoolClass, Progress, QueueName, Reason, SpareRule};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The large gangs of a queue in one cluster, and the classes of the nodes that they use there.

@@ -2,15 +2,14 @@
 //!
 //! A spare node counts like what a reservation withholds. Only within what the queue may use and deserves is one kept.
 
-use crate::amounts::resources::ResourceName;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
-use crate::api::ids::QueueName;
 use crate::backfill::expected_start::jobs_on;
 use crate::overlay::Overlay;
 use crate::reservation::spares::Spare;
 use crate::reservation::store::ReservedNode;
 use crate::state::Inputs;
+use facts::{QueueName, ResourceName};
 use std::collections::BTreeMap;
 
 /// What of a node counts at the queue: its devices, or its CPUs if it has none.

@@ -9,8 +9,6 @@
 //! that starts or ends, and a reservation would be given away before it is complete. So a reservation stands
 //! until its job starts, or until a job of higher priority takes its slot.
 
-use crate::api::facts::QueueOrdering;
-use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::slots::{self, SlotClaim};
@@ -21,6 +19,7 @@ use crate::placement::request;
 use crate::reservation::priority::{QueuePriorities, ReservationPriority, ReservationWindow};
 use crate::reservation::store::Reservation;
 use crate::state::Inputs;
+use facts::{JobKey, QueueName, QueueOrdering};
 
 /// The priority of a reservation for a pending job.
 pub(crate) fn reservation_priority<'a>(

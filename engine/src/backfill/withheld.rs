@@ -9,13 +9,12 @@
 //! StrictFIFO) until its victims are gone and it was evaluated once more: otherwise a victim that is
 //! first again when it is gone would take its capacity back, and be evicted again.
 
-use crate::api::facts::QueueOrdering;
-use crate::api::ids::{JobKey, Time};
 use crate::jobs::job::PendingEntry;
 use crate::pending::shapes::ShapeId;
 use crate::placement::request::Request;
 use crate::reservation::store::Reservation;
 use crate::state::Inputs;
+use facts::{JobKey, QueueOrdering, Time};
 use std::cmp::Ordering;
 
 /// Owners of the reservations that bind a request that starts now, in order.

@@ -6,13 +6,10 @@
 
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resource_ids::ResourceVec;
-use crate::amounts::resources::Resources;
-use crate::api::demand::Demand;
-use crate::api::facts::{PodFact, RolePods, Share};
-use crate::api::ids::{ClusterName, JobKey, NodeName};
 use crate::capacity::Capacity;
 use crate::capacity::pack::{Need, NodeView, needs_of};
 use crate::overlay::Overlay;
+use facts::{ClusterName, Demand, JobKey, NodeName, PodFact, Resources, RolePods, Share};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

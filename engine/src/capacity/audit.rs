@@ -2,7 +2,7 @@
 
 use super::Capacity;
 use crate::amounts::totals::ResourceTotals;
-use crate::api::ids::{ClusterName, NodeName};
+use facts::{ClusterName, NodeName};
 use std::collections::BTreeMap;
 
 impl Capacity {

@@ -8,9 +8,7 @@ use super::domains::Domains;
 use super::index::Counted;
 use super::pool::{Pool, PoolKey};
 use crate::amounts::resource_ids::{CPU, ResourceId, ResourceIds, ResourceVec};
-use crate::amounts::resources::ResourceName;
-use crate::api::facts::{NodeFact, PodFact};
-use crate::api::ids::{JobKey, NodeName, PoolClass, Uid};
+use facts::{JobKey, NodeFact, NodeName, PodFact, PoolClass, ResourceName, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A node, with what of it is free.

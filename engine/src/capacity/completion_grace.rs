@@ -8,8 +8,7 @@
 //! use the capacity, and a job that is being evicted or shrunk, whose capacity is for its preemptor.
 
 use super::Capacity;
-use crate::api::facts::PodFact;
-use crate::api::ids::{ClusterName, JobKey, Time, Uid};
+use facts::{ClusterName, JobKey, PodFact, Time, Uid};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@
 //! the packing to say.
 
 use crate::amounts::resource_ids::{ResourceId, ResourceVec, times};
-use crate::api::ids::NodeName;
+use facts::NodeName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The domains of one cluster.

@@ -1,10 +1,8 @@
 //! Ended pods of which only the number is known: a Job of many completions keeps them all for as long as it is there.
 
 use super::Capacity;
-use crate::api::demand::Demand;
-use crate::api::facts::{PodFact, PodPhase, Share};
-use crate::api::ids::{ClusterName, JobKey, Uid};
 use crate::capacity::pack::{Need, needs_of};
+use facts::{ClusterName, Demand, JobKey, PodFact, PodPhase, Share, Uid};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::BTreeMap;

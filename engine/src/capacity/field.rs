@@ -4,15 +4,13 @@
 //! taken by a role before) one by one. The order in which they are taken is that of [`Key`].
 
 use crate::amounts::resource_ids::{CPU, MEMORY, PodRequest, ResourceId, ResourceVec};
-use crate::amounts::resources::ResourceName;
-use crate::api::demand::Role;
-use crate::api::ids::{NodeName, PoolClass};
 use crate::capacity::mix::DemandMix;
 use crate::capacity::pack::{Need, PlacedPods, can_run_on};
 use crate::capacity::{
     ClusterCapacity, NodeInfo, PodRules, StandingPods, Together, most_on_a_node,
 };
 use crate::cost;
+use facts::{NodeName, PoolClass, ResourceName, Role};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, btree_set};

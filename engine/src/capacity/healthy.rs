@@ -2,9 +2,8 @@
 //! from it.
 
 use super::Capacity;
-use crate::api::facts::{PodFact, PodPhase};
-use crate::api::faults::Symptom;
-use crate::api::ids::{ClusterName, JobKey, NodeName};
+use facts::faults::Symptom;
+use facts::{ClusterName, JobKey, NodeName, PodFact, PodPhase};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,8 +3,7 @@
 
 use super::Capacity;
 use crate::amounts::totals::ResourceTotals;
-use crate::api::facts::PodFact;
-use crate::api::ids::{ClusterName, JobKey, NodeName};
+use facts::{ClusterName, JobKey, NodeName, PodFact};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is held, by node.

@@ -4,8 +4,7 @@
 //! here only orders possible placements: it never decides whether a pod fits.
 
 use super::Capacity;
-use crate::api::facts::NodeImages;
-use crate::api::ids::{ClusterName, NodeName};
+use facts::{ClusterName, NodeImages, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@
 
 use super::{ClusterCapacity, NodeInfo};
 use crate::amounts::resource_ids::{ResourceId, ResourceVec, times};
-use crate::api::ids::ClusterName;
+use facts::ClusterName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The place of a cluster in the order of names.

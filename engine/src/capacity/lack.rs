@@ -2,12 +2,10 @@
 //! one by one.
 
 use crate::amounts::resource_ids::ResourceId;
-use crate::amounts::resources::ResourceName;
-use crate::api::demand::Role;
-use crate::api::ids::ClusterName;
 use crate::capacity::index::FittingPods;
 use crate::capacity::{Capacity, mix};
 use crate::cost;
+use facts::{ClusterName, ResourceName, Role};
 
 /// What a role is best known by, as clusters count it.
 #[derive(Debug, Clone, Copy)]
@@ -113,10 +111,8 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amounts::resources::Resources;
-    use crate::api::facts::{PodFact, PodPhase};
-    use crate::api::ids::Uid;
     use crate::capacity::testing::{node, resources};
+    use facts::{PodFact, PodPhase, Resources, Uid};
 
     fn gpus(amount: i64) -> Resources {
         resources(&format!("nvidia.com/gpu {amount}"))

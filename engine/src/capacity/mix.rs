@@ -7,9 +7,8 @@
 //! never of time.
 
 use crate::amounts::resource_ids::{CPU, PodRequest, ResourceId, ResourceIds, ResourceVec};
-use crate::amounts::resources::{ResourceName, Resources};
-use crate::api::demand::Demand;
 use crate::capacity::pack::device;
+use facts::{Demand, ResourceName, Resources};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -8,11 +8,7 @@
 
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resource_ids::ResourceIds;
-use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
-use crate::api::demand::{Demand, Role};
-use crate::api::facts::{ClusterFact, NodeFact, PodFact, Share};
-use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, Uid};
 pub(crate) use assumed_pods::AssumedPod;
 use assumed_pods::Assumption;
 use cluster::NodeChange;
@@ -21,6 +17,10 @@ use completion_grace::CompletionGrace;
 pub(crate) use completion_grace::Ended;
 pub(crate) use ended::EndedCount;
 use ended::EndedCounts;
+use facts::{
+    ClusterFact, ClusterName, Demand, JobKey, NodeFact, NodeName, PodFact, PoolClass, Resources,
+    Role, Share, Uid,
+};
 pub(crate) use holdings::Holdings;
 pub(crate) use images::ImageId;
 use images::ImagesByNode;
@@ -488,7 +488,7 @@ mod tests {
                 node: Some(name.clone()),
                 request: resources("nvidia.com/gpu 1"),
                 job: job.cloned(),
-                phase: crate::api::facts::PodPhase::Running,
+                phase: facts::PodPhase::Running,
                 symptom: None,
                 grace_s: 0,
             });

@@ -7,14 +7,11 @@
 //! fit that way, [`super::search`] tries other ways.
 
 use crate::amounts::resource_ids::{CPU, MEMORY, ResourceIds};
-use crate::amounts::resources::{ResourceName, Resources};
-use crate::api::demand::{Demand, Role};
-use crate::api::facts::RolePods;
-use crate::api::ids::{ClusterName, NodeName, PoolClass};
-use crate::api::matching::untolerated;
 use crate::capacity::field::{Packer, Wanted};
 use crate::capacity::{Capacity, NodeInfo, StandingPods, Together, pod_rules, search};
 use crate::overlay::Overlay;
+use facts::matching::untolerated;
+use facts::{ClusterName, Demand, NodeName, PoolClass, ResourceName, Resources, Role, RolePods};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,12 +5,11 @@
 //! where no domain holds it and it need not be in one, it goes anywhere in the cluster.
 
 use crate::amounts::resource_ids::{CPU, ResourceId};
-use crate::api::demand::Topology;
-use crate::api::ids::{ClusterName, NodeName};
 use crate::capacity::domains::Domain;
 use crate::capacity::mix::counted_in;
 use crate::capacity::pack::{Need, NodeView, Packing};
 use crate::capacity::{Capacity, ClusterCapacity};
+use facts::{ClusterName, NodeName, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Domains of one tier that are tried for a gang which need not be in one.
@@ -305,11 +304,10 @@ fn tier_of<'a>(room: &ClusterCapacity, mut nodes: impl Iterator<Item = &'a NodeN
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::facts::{NodeFact, PodFact, PodPhase};
-    use crate::api::ids::Uid;
     use crate::capacity::pack::PlacedPods;
     use crate::capacity::testing::{demand, node, resources};
     use crate::overlay::Overlay;
+    use facts::{NodeFact, PodFact, PodPhase, Uid};
 
     /// Two nodes in one rack and, in another, one of whose devices five are used; pods of four
     /// devices are usual.

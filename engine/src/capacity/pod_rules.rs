@@ -5,10 +5,9 @@
 //! other jobs.
 
 use super::{Capacity, ClusterCapacity, NodeInfo};
-use crate::api::demand::{Demand, Role};
-use crate::api::ids::{ClusterName, JobKey, NodeName};
-use crate::api::matching::untolerated;
-use crate::api::pod_rules::{NodeDomain, PodRule, PodRuleKind};
+use facts::matching::untolerated;
+use facts::pod_rules::{NodeDomain, PodRule, PodRuleKind};
+use facts::{ClusterName, Demand, JobKey, NodeName, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The pods of a job that are on nodes of a cluster, bound or assumed: by role, how many on which node.

@@ -4,8 +4,7 @@
 //! devices (cores where the pool has none) first.
 
 use crate::amounts::resource_ids::{CPU, ResourceId, ResourceVec};
-use crate::amounts::resources::ResourceName;
-use crate::api::ids::{NodeName, PoolClass};
+use facts::{NodeName, PoolClass, ResourceName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names a pool within its cluster. Nodes of one class that differ in what they are counted in

@@ -1,9 +1,8 @@
 //! Pools as people see them: what each class of each cluster has, uses and has free.
 
 use super::{Capacity, ClusterCapacity, NodeInfo};
-use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::totals::ResourceTotals;
-use crate::api::ids::{ClusterName, PoolClass};
+use facts::{ClusterName, PoolClass, ResourceName, Resources};
 use std::collections::BTreeMap;
 
 /// One pool: the nodes of one class in one cluster.

@@ -9,7 +9,7 @@ use super::field::{Packer, Wanted};
 use super::pack::{PlacedPods, can_run_on};
 use super::{NodeInfo, PodRules};
 use crate::amounts::resource_ids::ResourceVec;
-use crate::api::ids::NodeName;
+use facts::NodeName;
 use std::collections::BTreeMap;
 
 /// Most choices that are tried.

@@ -5,17 +5,15 @@
 //! whenever a node grows.
 
 use crate::amounts::resource_ids::{PodRequest, ResourceId, ResourceIds, ResourceVec};
-use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::PoolLimit;
-use crate::api::demand::{Demand, Role};
-use crate::api::ids::{ClusterName, NodeName, PoolClass};
 use crate::capacity::pack::{Packing, PlacedPods, can_run_on, leading};
 use crate::capacity::{
     Capacity, ClusterCapacity, NodeInfo, PodRules, Together, combined, together,
 };
 use crate::cost;
 use crate::overlay::Overlay;
+use facts::{ClusterName, Demand, NodeName, PoolClass, Resources, Role};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::amounts::resources::Resources;
-use crate::api::demand::{ClusterPlacement, Demand, Held, Role, Split};
-use crate::api::facts::NodeFact;
-use crate::api::ids::{ClusterName, NodeName, PoolClass};
+use facts::{
+    ClusterName, ClusterPlacement, Demand, Held, NodeFact, NodeName, PoolClass, Resources, Role,
+    Split,
+};
 use std::collections::BTreeMap;
 
 /// `cpu 1, nvidia.com/gpu 4`.

@@ -1,12 +1,10 @@
 //! The pods of an admitted job that are not bound yet, and whether they fit now.
 
 use crate::api::decision::Blocker;
-use crate::api::demand::Demand;
-use crate::api::facts::{PodFact, Share};
-use crate::api::ids::{ClusterName, JobKey};
 use crate::capacity::Capacity;
 use crate::capacity::pack::{Need, NodeView, leading, leading_amount, needs_of};
 use crate::overlay::Overlay;
+use facts::{ClusterName, Demand, JobKey, PodFact, Share};
 
 impl Capacity {
     /// True if the pods of this share that are not bound yet fit on the cluster's nodes now.

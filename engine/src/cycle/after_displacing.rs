@@ -5,7 +5,6 @@
 //! circle: so it displaces none. Jobs before it that have no reservation may get one, since those others kept their
 //! nodes or their slots.
 
-use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{plan, reservation, window, withheld};
@@ -16,6 +15,7 @@ use crate::pending::shapes::RequestShape;
 use crate::placement::request::Request;
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
+use facts::{JobKey, QueueName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So many jobs without a reservation are planned at most.

@@ -5,8 +5,6 @@
 //! ends; nothing that is parked is looked at.
 
 use crate::api::decision::{Decision, Decisions};
-use crate::api::ids::{JobKey, QueueName, Time};
-use crate::api::reason::Reason;
 use crate::cycle::next_head::{HeadCandidate, HeadSearch, SearchCost};
 use crate::cycle::react::{Change, react};
 use crate::cycle::wake;
@@ -22,6 +20,7 @@ use crate::placement::request::{Block, Gate, Request, Verdict};
 use crate::placement::{empty, request};
 use crate::preemption::evict;
 use crate::state::{Engine, Inputs};
+use facts::{JobKey, QueueName, Reason, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
 //! Which slots a planned reservation is given, and who loses theirs to it.
 
-use crate::api::ids::JobKey;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::slots::{self, SlotClaim};
 use crate::backfill::{window, withheld};
@@ -8,6 +7,7 @@ use crate::cycle::after_displacing::is_possible_after;
 use crate::cycle::reserve::{drop_reservation_of, set_reservation, until_free};
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
+use facts::JobKey;
 use std::collections::BTreeMap;
 
 /// Whether as many jobs before it in its queue as may reserve keep the same headroom: of one queue they go one after

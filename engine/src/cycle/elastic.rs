@@ -5,11 +5,11 @@
 //! uses what is reserved for another job. It is tried again only after something came free.
 
 use crate::api::decision::Decision;
-use crate::api::ids::JobKey;
 use crate::cycle::lifecycle;
 use crate::cycle::react::{Change, react};
 use crate::evaluation::sizes::{self, GrowsLike};
 use crate::state::Engine;
+use facts::JobKey;
 use std::collections::BTreeSet;
 
 /// Grows elastic jobs into what came free, those first in order first. Returns whether any did: their ends give back

@@ -3,15 +3,14 @@
 //! Events are levels, not edges: the same one twice changes nothing, and one about an older
 //! attempt than the last is ignored.
 
-use crate::api::event::Event;
-use crate::api::facts::ClusterFact;
-use crate::api::matching::OUT_OF_SERVICE;
 use crate::cycle::react::{Change, react};
 use crate::cycle::recovery;
 use crate::cycle::{decide, lifecycle, pod_charges, pods, rules, sync};
 use crate::jobs::drain::is_emptied;
 use crate::jobs::job::Cause;
 use crate::state::Engine;
+use facts::matching::OUT_OF_SERVICE;
+use facts::{ClusterFact, Event};
 
 /// Takes in what became known. Costs what the touched object costs, whatever is queued.
 pub(crate) fn apply(engine: &mut Engine, event: Event) {

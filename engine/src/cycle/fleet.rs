@@ -4,8 +4,6 @@
 //! node: one that may run more is as good as freed, and one that may run less wakes nobody, besides jobs that the
 //! fleet may be too small for now, and those that hold up others.
 
-use crate::api::facts::QueueOrdering;
-use crate::api::ids::{ClusterName, JobKey};
 use crate::backfill::{offers, withheld};
 use crate::cycle::react::bounds_changed;
 use crate::cycle::reserve;
@@ -13,6 +11,7 @@ use crate::cycle::wake::{cluster_total, nodes_freed, recheck};
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::Nodes;
 use crate::state::Engine;
+use facts::{ClusterName, JobKey, QueueOrdering};
 use std::collections::BTreeSet;
 
 /// Facts of clusters changed: the fleet's totals change, and what could never fit is evaluated again.

@@ -4,13 +4,7 @@
 //! The job store changes the job; capacity that is assumed for its pods follows; and `settle`
 //! brings its charge, its counts and its place among pending jobs in step.
 
-use crate::amounts::texts::counted;
 use crate::api::decision::Decision;
-use crate::api::demand::Demand;
-use crate::api::event::Progress;
-use crate::api::facts::{Admission, JobFact, Leaving, Share};
-use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
-use crate::api::reason::Reason;
 use crate::cycle::react::{Change, react};
 use crate::cycle::{decide, reserve, sync, timers};
 use crate::evaluation::prediction;
@@ -22,6 +16,10 @@ use crate::jobs::resize::Edited;
 use crate::jobs::terminating::Cut;
 use crate::placement::lookup::largest_role;
 use crate::state::Engine;
+use facts::{
+    Admission, Attempt, ClusterName, Demand, JobFact, JobKey, Leaving, Progress, QueueName, Reason,
+    Share, Time, Uid, counted,
+};
 
 /// Why what an earlier object of a job's name holds is evicted.
 pub(crate) const REPLACED: &str = "another object of this name took its place";

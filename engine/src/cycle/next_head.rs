@@ -12,8 +12,6 @@
 //! queue asked, the same job is found.
 
 use crate::amounts::hashed::Hashed;
-use crate::api::facts::QueueOrdering;
-use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
 use crate::backfill::feasible::FeasibleShapes;
 use crate::backfill::{feasible, window, withheld};
@@ -25,6 +23,7 @@ use crate::placement::request;
 use crate::preemption::evict;
 use crate::quota::{QueueHeads, QueueId, Round};
 use crate::state::{Engine, Inputs};
+use facts::{QueueName, QueueOrdering};
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::BTreeSet;
 

@@ -10,14 +10,13 @@
 
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::{Pools, add_charge};
-use crate::api::facts::PodFact;
-use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
-use crate::api::matching::OUT_OF_SERVICE;
 use crate::cycle::react::{Change, react};
 use crate::jobs::excess::NOT_ADMITTED;
 use crate::pod_charges::PodCharge;
 use crate::quota::ChargeOwner;
 use crate::state::{Engine, Inputs};
+use facts::matching::OUT_OF_SERVICE;
+use facts::{ClusterName, JobKey, PodFact, PoolClass, QueueName};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

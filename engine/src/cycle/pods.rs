@@ -2,11 +2,9 @@
 //! its job during the completion grace, and one may take what is reserved.
 
 use crate::amounts::totals::ResourceTotals;
-use crate::api::event::Progress;
-use crate::api::facts::{PodFact, PodPhase};
-use crate::api::ids::{ClusterName, JobKey, NodeName, Uid};
 use crate::cycle::react::{Change, react};
 use crate::state::{Engine, Inputs};
+use facts::{ClusterName, JobKey, NodeName, PodFact, PodPhase, Progress, Uid};
 
 /// A pod exists, or changed.
 pub(crate) fn observe_pod(engine: &mut Engine, fact: PodFact) {

@@ -7,7 +7,6 @@
 //! [`crate::config::EngineConfig::take_retry_ms`], so that many blocked jobs stay cheap.
 
 use crate::api::decision::Decision;
-use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::QueueOrder;
 use crate::backfill::withheld;
 use crate::cycle::react::{Change, react};
@@ -22,6 +21,7 @@ use crate::preemption::{evict, pending_evictions};
 use crate::quota::OwnedRequest;
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
+use facts::{JobKey, QueueName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

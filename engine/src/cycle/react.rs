@@ -4,9 +4,6 @@
 //! one `match` that says what it wakes. A change that is missing here is a job that waits for ever; a
 //! change that wakes too much costs time only. Stores are changed first, then `react` is called.
 
-use crate::amounts::resources::Resources;
-use crate::api::facts::QueueOrdering;
-use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{reservation, window, withheld};
 use crate::cycle::fleet;
@@ -22,6 +19,7 @@ use crate::pending::shapes::ShapeId;
 use crate::quota::{ChargeOwner, Limited};
 use crate::reservation::store::Reservation;
 use crate::state::Engine;
+use facts::{ClusterName, JobKey, NodeName, QueueName, QueueOrdering, Resources};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 

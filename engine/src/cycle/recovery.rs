@@ -2,13 +2,11 @@
 //! evicted if the pods do not come.
 
 use crate::api::decision::Decision;
-use crate::api::event::Progress;
-use crate::api::ids::{ClusterName, JobKey};
-use crate::api::reason::Reason;
 use crate::cycle::{lifecycle, start, sync};
 use crate::jobs::deadline::room_lost_at;
 use crate::jobs::recovery::{Loss, least_running, recovery_ends};
 use crate::state::{Engine, Inputs};
+use facts::{ClusterName, JobKey, Progress, Reason};
 
 /// Checks the admitted jobs of which pods or their nodes changed.
 pub(crate) fn check_pods(engine: &mut Engine) {

@@ -1,10 +1,10 @@
 //! Which owners of reservations are planned again after an admission, another reservation, or an end.
 
-use crate::api::ids::{JobKey, Time};
 use crate::backfill::{expected_release, expected_start, plan, withheld};
 use crate::cycle::wake::recheck;
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::{Engine, Inputs};
+use facts::{JobKey, Time};
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
 

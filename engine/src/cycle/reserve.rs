@@ -3,11 +3,8 @@
 //! A preemptor's reservation ([`reserve_for_preemptor`]) is of another kind: jobs are being evicted for
 //! it, so it stays as it is until they are gone and its owner was evaluated once more.
 
-use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::pools_of;
-use crate::api::facts::Share;
-use crate::api::ids::{JobKey, PoolClass, QueueName, Time};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{reservation, spare, window, withheld};
@@ -19,6 +16,7 @@ use crate::placement::empty;
 use crate::placement::request::{Block, Gate, Request};
 use crate::reservation::store::Reservation;
 use crate::state::Engine;
+use facts::{JobKey, PoolClass, QueueName, Resources, Share, Time};
 use std::collections::BTreeSet;
 
 /// To guess the slots of one shape counts as to list so many classes by other slots.

@@ -3,7 +3,6 @@
 //! A policy of the root or a priority class may concern every job. `apply` brings the first in step, and each call
 //! of `decide` the next; nothing is admitted before all are. So no call is long, and none decides by old rules.
 
-use crate::api::ids::{JobKey, QueueName};
 use crate::cycle::react::{Change, react};
 use crate::cycle::{decide, sync};
 use crate::evaluation::pending_as;
@@ -11,6 +10,7 @@ use crate::jobs::ageing::age_at;
 use crate::jobs::deadline::next_look;
 use crate::jobs::job::Job;
 use crate::state::{Engine, Inputs};
+use facts::{JobKey, QueueName};
 
 /// To look at so many jobs that are in step costs what it costs to bring one in step.
 const LOOKS: usize = 8;

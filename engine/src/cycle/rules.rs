@@ -2,8 +2,6 @@
 //!
 //! The pending jobs that it concerns move in their queues and are evaluated again ([`resync`]); charges stay.
 
-use crate::api::facts::{PolicyFact, PriorityClassFact, QueueFact};
-use crate::api::ids::{JobKey, QueueName};
 use crate::cycle::lifecycle::time_of_cause;
 use crate::cycle::react::{Change, react};
 use crate::cycle::{reserve, resync, spare};
@@ -11,6 +9,7 @@ use crate::evaluation::pending_as;
 use crate::pending::pending_queue::PendingQueue;
 use crate::quota::ROOT;
 use crate::state::{Engine, Inputs};
+use facts::{JobKey, PolicyFact, PriorityClassFact, QueueFact, QueueName};
 
 /// A queue's bounds, state or place in the tree changed. Capacity knows nothing of those.
 pub(crate) fn queue_told(engine: &mut Engine, name: &QueueName, fact: Option<QueueFact>) {

@@ -1,12 +1,11 @@
 //! Keeps the spare nodes of queues in step with the gangs that run, and evicts jobs from lent ones.
 
 use crate::api::decision::Decision;
-use crate::api::ids::{ClusterName, JobKey};
-use crate::api::reason::Reason;
 use crate::backfill::spare;
 use crate::cycle::lifecycle;
 use crate::cycle::react::{Change, react};
 use crate::state::Engine;
+use facts::{ClusterName, JobKey, Reason};
 use std::collections::BTreeSet;
 
 /// A policy came, changed or went.

@@ -5,12 +5,11 @@
 //! controller holds it.
 
 use crate::api::decision::Decision;
-use crate::api::faults::{FaultClass, Symptom, described};
-use crate::api::ids::{ClusterName, JobKey};
-use crate::api::reason::Reason;
 use crate::cycle::lifecycle;
 use crate::jobs::deadline::least_of;
 use crate::state::{Engine, Inputs};
+use facts::faults::{FaultClass, Symptom, described};
+use facts::{ClusterName, JobKey, Reason};
 
 /// The first share of a job of which too few pods have started.
 struct LateShare<'a> {

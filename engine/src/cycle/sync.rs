@@ -5,7 +5,6 @@
 //! change of a job, and may be called once too often without harm.
 
 use crate::amounts::rare::Rare;
-use crate::api::ids::JobKey;
 use crate::cycle::react::{Change, react};
 use crate::cycle::{lifecycle, pod_charges, reserve};
 use crate::evaluation::{pending_as, prediction};
@@ -17,6 +16,7 @@ use crate::jobs::job::{ChargedState, Derived, PendingEntry};
 use crate::quota::ChargeOwner;
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
+use facts::JobKey;
 
 /// Brings what is derived of a job up to date.
 pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {

@@ -7,9 +7,6 @@
 //! or twice does no harm.
 
 use crate::api::decision::Decision;
-use crate::api::facts::Share;
-use crate::api::ids::JobKey;
-use crate::api::reason::Reason;
 use crate::backfill::spare::comes_back;
 use crate::cycle::react::{Change, react};
 use crate::cycle::spare::evict_lent;
@@ -19,6 +16,7 @@ use crate::jobs::deadline::{deadline, room_lost_at};
 use crate::jobs::drain::{emptied, is_emptied, must_leave};
 use crate::jobs::runtime::runtime_ends;
 use crate::state::{Engine, Inputs};
+use facts::{JobKey, Reason, Share};
 use std::collections::BTreeMap;
 
 /// The most ends that are estimated again in one call. The others are those that passed last.

@@ -1,9 +1,9 @@
 //! Ranks the users of the queues whose order is by users, before a head is searched.
 
-use crate::api::ids::QueueName;
 use crate::api::job::UserId;
 use crate::cycle::react::{Change, react};
 use crate::state::Engine;
+use facts::QueueName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ranks the users of the queues about which something changed. It costs a step for each user with a charge, past

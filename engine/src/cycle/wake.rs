@@ -5,7 +5,6 @@
 //! decides what a change wakes.
 
 use crate::amounts::totals::ResourceTotals;
-use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{feasible, offers, plan, window, withheld};
 use crate::pending::inadmissible::RequeueCondition;
@@ -14,6 +13,7 @@ use crate::pending::shapes::ShapeId;
 use crate::quota::QueueId;
 use crate::reservation::store::Reservation;
 use crate::state::{Engine, Inputs};
+use facts::{ClusterName, JobKey, PoolClass, QueueName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most classes that are woken before a search for the next head ends.

@@ -2,12 +2,10 @@
 //!
 //! The filters of [`crate::plugins`] decide which clusters are eligible.
 
-use crate::api::demand::ClusterPlacement;
-use crate::api::facts::ClusterFact;
-use crate::api::ids::ClusterName;
-use crate::api::matching::ClusterRule;
 use crate::capacity::{Capacity, Place};
 use crate::plugins::{Question, refusal};
+use facts::matching::ClusterRule;
+use facts::{ClusterFact, ClusterName, ClusterPlacement};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

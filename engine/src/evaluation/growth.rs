@@ -1,10 +1,7 @@
 //! Verdicts on admitted jobs that need more pods.
 
-use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::pools_of;
-use crate::api::facts::Share;
-use crate::api::ids::JobKey;
 use crate::backfill::withheld;
 use crate::capacity::{Need, NodeView};
 use crate::evaluation::pending_as;
@@ -14,6 +11,7 @@ use crate::placement::plan;
 use crate::placement::request::Request;
 use crate::quota::OwnedRequest;
 use crate::state::Inputs;
+use facts::{JobKey, Resources, Share};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

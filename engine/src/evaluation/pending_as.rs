@@ -1,14 +1,12 @@
 //! Whether a queued job may be evaluated, its order in its queue, and the shape of its request.
 
-use crate::api::facts::QueueOrdering;
-use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::{PredictedRunTime, QueueOrder};
-use crate::api::reason::Reason;
 use crate::jobs::ageing;
 use crate::jobs::job::Job;
 use crate::jobs::runtime::stopped;
 use crate::pending::shapes::RequestShape;
 use crate::state::Inputs;
+use facts::{JobKey, QueueName, QueueOrdering, Reason};
 use std::cmp::Reverse;
 use std::sync::Arc;
 

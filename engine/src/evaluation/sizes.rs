@@ -4,12 +4,11 @@
 //! admitted, the gang is blocked by what blocks its smallest size.
 
 use crate::amounts::bisect::boundary;
-use crate::api::facts::Share;
-use crate::api::ids::{ClusterName, JobKey, QueueName};
 use crate::evaluation::{growth, pending_as, verdict};
 use crate::jobs::elastic::Sizes;
 use crate::placement::request::{Request, Verdict};
 use crate::state::Inputs;
+use facts::{ClusterName, JobKey, QueueName, Share};
 use std::sync::Arc;
 
 /// What of an elastic job decides whether it may scale up.

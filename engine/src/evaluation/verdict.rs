@@ -6,9 +6,6 @@
 use crate::amounts::totals::clamp;
 use crate::api::charge::Pools;
 use crate::api::decision::Blocker;
-use crate::api::facts::Share;
-use crate::api::ids::JobKey;
-use crate::api::reason::Reason;
 use crate::backfill::spare::BindingSpares;
 use crate::backfill::{spare, withheld};
 use crate::cost;
@@ -21,6 +18,7 @@ use crate::placement::request::{Block, Gate, Request, Verdict};
 use crate::placement::{eligible, empty, plan, request};
 use crate::quota::{LimitReached, Shortfall};
 use crate::state::Inputs;
+use facts::{JobKey, Reason, Share};
 use std::collections::BTreeSet;
 
 /// Evaluates a pending job at the size of its request.

@@ -1,13 +1,11 @@
 //! The words of a verdict: the needs of a job, and what is free in each cluster.
 
-use crate::amounts::resources::ResourceName;
-use crate::amounts::texts::listed;
 use crate::api::decision::Blocker;
-use crate::api::demand::{Demand, Role};
-use crate::api::pod_rules::{NodeDomain, PodRule, PodRuleKind};
 use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::placement::{spread, unmatched};
 use crate::quota::Quota;
+use facts::pod_rules::{NodeDomain, PodRule, PodRuleKind};
+use facts::{Demand, ResourceName, Role, listed};
 
 /// How many clusters or reasons a message names.
 const SHOWN: usize = 4;

@@ -13,7 +13,7 @@
 //! This is beside the engine's state: no decision reads it, and the caller owns it.
 
 use crate::api::decision::{EstimateSource, PastRanges, StartEstimate, StartRange};
-use crate::api::ids::{JobKey, QueueName, Time};
+use facts::{JobKey, QueueName, Time};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The latest starts of a kind that count.

@@ -2,7 +2,7 @@
 //!
 //! The history has the run times of ended jobs, whatever their outcome, but not of evicted ones. A
 //! prediction is a mean, which orders jobs
-//! ([`crate::api::facts::QueueOrdering::ShortestPredicted`]), and a high quantile, by which a job may pass others. The
+//! ([`facts::QueueOrdering::ShortestPredicted`]), and a high quantile, by which a job may pass others. The
 //! run time that is expected of a running job is a quantile of the runs that took longer than it has run. Both are
 //! predicted from the most specific kind with enough runs: of the same user, queue and shape
 //! (pods and devices), of the same user and shape, of the same queue and shape, of the same shape,
@@ -11,9 +11,8 @@
 //! The history is bounded: it has the latest runs of each kind, and the most recently used kinds.
 
 use crate::amounts::totals::clamp;
-use crate::api::demand::Demand;
-use crate::api::ids::QueueName;
 use crate::api::job::PredictedRunTime;
+use facts::{Demand, QueueName};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -8,11 +8,10 @@
 //! A step is state of the job (`ColdState::age`), which is counted when the timer of a pending job comes. So the order
 //! of a queue changes when a timer comes, and not with each reading of the clock.
 
-use crate::api::facts::Ageing;
-use crate::api::ids::Time;
 use crate::jobs::job::Job;
 use crate::jobs::store::Jobs;
 use crate::quota::Quota;
+use facts::{Ageing, Time};
 
 /// Classes above this value are Kubernetes' own (`system-node-critical`), which no job reaches by waiting.
 const MOST_OF_USERS: i32 = 1_000_000_000;

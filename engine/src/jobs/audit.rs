@@ -2,7 +2,7 @@
 
 use super::preemptible_index::PreemptibleIndex;
 use super::store::Jobs;
-use crate::api::ids::JobKey;
+use facts::JobKey;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
@@ -72,8 +72,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::api::ids::Time;
     use crate::testing::pending;
+    use facts::Time;
 
     /// A function that breaks one index, and the start of its report.
     type Break = (&'static str, fn(&mut Jobs, &JobKey));

@@ -15,10 +15,10 @@
 //! This is kept in memory, and what of it is not is in the records (when a job was queued and admitted): after a
 //! restart each job may give way once more.
 
-use crate::api::ids::{JobKey, QueueName, Time};
 use crate::jobs::job::Job;
 use crate::jobs::store::Jobs;
 use crate::quota::ROOT;
+use facts::{JobKey, QueueName, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,8 +1,5 @@
 //! Deadlines of jobs: ends of back-offs, start deadlines, lost capacity, limits of run time.
 
-use crate::api::demand::Demand;
-use crate::api::facts::Share;
-use crate::api::ids::{ClusterName, Time};
 use crate::config::EngineConfig;
 use crate::jobs::ageing;
 use crate::jobs::job::{Job, Released};
@@ -10,6 +7,7 @@ use crate::jobs::recovery::recovery_ends;
 use crate::jobs::runtime::runtime_ends;
 use crate::jobs::store::Jobs;
 use crate::quota::Quota;
+use facts::{ClusterName, Demand, Share, Time};
 
 /// The next time at which a job has to be checked although no event came. Of queued jobs only `pending` ones age.
 pub(crate) fn next_look(

@@ -3,10 +3,9 @@
 //! They are checked when such a cluster, or an admitted job in one, is observed. An evicted job is
 //! queued at its old position without a back-off, since the job did not fail.
 
-use crate::api::facts::ClusterFact;
-use crate::api::ids::ClusterName;
-use crate::api::matching::{Taint, TaintEffect, untolerated};
 use crate::jobs::job::Job;
+use facts::matching::{Taint, TaintEffect, untolerated};
+use facts::{ClusterFact, ClusterName};
 use std::collections::BTreeMap;
 
 /// NoExecute taints by cluster.

@@ -3,12 +3,10 @@
 //! The sizes go from the gang's minimum to its full counts. Pods beyond the minimums of the roles
 //! are given to the roles in the template's order.
 
-use crate::amounts::resources::Resources;
-use crate::api::demand::Demand;
-use crate::api::ids::JobKey;
 use crate::jobs::job::Released;
 use crate::jobs::store::Jobs;
 use crate::pending::shapes::RequestShape;
+use facts::{Demand, JobKey, Resources};
 use std::borrow::Cow;
 
 /// The sizes of an elastic demand, as the number of pods beyond the minimums of its roles.

@@ -3,7 +3,7 @@
 //! A sorted set and no priority queue: reservations read these ends in order, and a heap has to be copied
 //! for that.
 
-use crate::api::ids::{JobKey, Time};
+use facts::{JobKey, Time};
 use std::collections::BTreeSet;
 
 /// At most one end per job. The job itself has it, by which its entry is found.

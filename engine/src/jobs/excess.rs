@@ -4,11 +4,9 @@
 //! job is admitted to the capacity that its pods use. It is not part of the admission and appears
 //! in no plan and no record.
 
-use crate::amounts::resources::Resources;
 use crate::api::charge::{Pools, add_charge};
-use crate::api::facts::Share;
-use crate::api::ids::{ClusterName, PoolClass};
 use crate::capacity::leading;
+use facts::{ClusterName, PoolClass, Resources, Share};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

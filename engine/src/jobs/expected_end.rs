@@ -1,7 +1,7 @@
 //! The expected end of a charged job.
 
 use super::job::Job;
-use crate::api::ids::Time;
+use facts::Time;
 
 /// When a job is expected to end; `None` if it is not charged, or nothing is known of its run time. A time that has
 /// passed has to be estimated again.

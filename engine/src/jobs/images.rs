@@ -1,6 +1,6 @@
 //! The images that a job needs, in little memory: many of a million jobs need the same.
 
-use crate::api::facts::RoleImages;
+use facts::RoleImages;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -2,17 +2,16 @@
 
 use crate::amounts::rare::{Nothing, Rare};
 use crate::api::charge::Pools;
-use crate::api::demand::{Demand, Hold};
-use crate::api::event::Progress;
-use crate::api::facts::{Admission, Leaving, Share};
-use crate::api::ids::{Attempt, ClusterName, JobKey, QueueName, Time, Uid};
 use crate::api::job::{JobState, PredictedRunTime, QueueOrder};
-use crate::api::reason::Reason;
 use crate::jobs::excess::Excess;
 use crate::jobs::images::ImageList;
 use crate::jobs::recovery::Loss;
 use crate::pending::shapes::ShapeId;
 use crate::quota::ChargeOwner;
+use facts::{
+    Admission, Attempt, ClusterName, Demand, Hold, JobKey, Leaving, Progress, QueueName, Reason,
+    Share, Time, Uid,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

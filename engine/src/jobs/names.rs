@@ -1,6 +1,6 @@
 //! Interned texts that many jobs share.
 
-use crate::api::ids::{JobKey, QueueName};
+use facts::{JobKey, QueueName};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

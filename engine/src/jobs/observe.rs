@@ -5,14 +5,13 @@
 
 use crate::amounts::rare::Rare;
 use crate::api::decision::without_slots;
-use crate::api::demand::Demand;
-use crate::api::event::Progress;
-use crate::api::facts::{Admission, JobFact, Leaving, Share};
-use crate::api::ids::{Attempt, JobKey, QueueName, Time, Uid};
 use crate::jobs::excess::Excess;
 use crate::jobs::images::ImageList;
 use crate::jobs::job::{ColdState, Derived, Job, Released};
 use crate::jobs::store::Jobs;
+use facts::{
+    Admission, Attempt, Demand, JobFact, JobKey, Leaving, Progress, QueueName, Share, Time, Uid,
+};
 use std::sync::Arc;
 
 /// The changes through an observed template.

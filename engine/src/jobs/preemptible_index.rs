@@ -5,9 +5,9 @@
 
 use crate::amounts::hashed::Hashed;
 use crate::api::charge::Pools;
-use crate::api::ids::{JobKey, QueueName, Time};
 use crate::jobs::elastic::Sizes;
 use crate::jobs::job::Job;
+use facts::{JobKey, QueueName, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -223,8 +223,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::amounts::quantity::Amount;
-    use crate::amounts::resources::{ResourceName, Resources};
+    use facts::{Amount, ResourceName, Resources};
 
     fn facts(gpus: i64) -> VictimFacts {
         let pool = ("member".into(), "gpu".into());

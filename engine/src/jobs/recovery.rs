@@ -4,14 +4,12 @@
 //! is assumed meanwhile, as for a gang that starts. If they fit nowhere in their cluster, or the deadline
 //! passes, the gang is evicted and queued again at its old position, without a back-off.
 
-use crate::api::event::Progress;
-use crate::api::facts::Share;
-use crate::api::ids::{ClusterName, JobKey, Time};
 use crate::config::EngineConfig;
 use crate::jobs::deadline::room_lost_at;
 use crate::jobs::job::{Job, Released};
 use crate::jobs::store::Jobs;
 use crate::quota::Quota;
+use facts::{ClusterName, JobKey, Progress, Share, Time};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

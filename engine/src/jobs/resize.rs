@@ -6,18 +6,16 @@
 //! that is known from its record is charged as recorded until its template is edited. What a cluster adds
 //! to requests (LimitRange, RuntimeClass) is no edit: where it changes, running pods stay as they are.
 
-use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::decision::without_slots;
-use crate::api::demand::{Demand, Held, Role};
-use crate::api::event::Progress;
-use crate::api::facts::{Admission, RolePods, Share};
-use crate::api::ids::{JobKey, PoolClass};
 use crate::capacity::Need;
 use crate::jobs::excess::leading_class;
 use crate::jobs::job::Job;
 use crate::jobs::store::Jobs;
 use crate::jobs::terminating::Cut;
+use facts::{
+    Admission, Demand, Held, JobKey, PoolClass, Progress, Resources, Role, RolePods, Share,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

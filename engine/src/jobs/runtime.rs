@@ -5,11 +5,9 @@
 //! stays in the queue but does not compete until it is re-created or the limit is raised above its
 //! run time. Predicted run times never stop a job.
 
-use crate::api::event::Progress;
-use crate::api::ids::Time;
-use crate::api::reason::Reason;
 use crate::jobs::job::{Job, Released};
 use crate::quota::Quota;
+use facts::{Progress, Reason, Time};
 
 /// When a running job reaches the limit of its queue.
 pub(crate) fn runtime_ends(queues: &Quota, released: &Released) -> Option<Time> {

@@ -6,9 +6,6 @@
 
 use crate::amounts::sharded::Sharded;
 use crate::api::charge::Pools;
-use crate::api::demand::Demand;
-use crate::api::facts::PriorityClassFact;
-use crate::api::ids::{JobKey, QueueName, Time};
 use crate::jobs::causes::QueueCauses;
 use crate::jobs::ends_in_order::EndsInOrder;
 use crate::jobs::job::{Derived, Job, PendingEntry, Released};
@@ -16,6 +13,7 @@ use crate::jobs::names::Names;
 use crate::jobs::preemptible_index::PreemptibleIndex;
 use crate::jobs::unsynced::Unsynced;
 use crate::timers::Timers;
+use facts::{Demand, JobKey, PriorityClassFact, QueueName, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -7,15 +7,14 @@
 //! Assumed pods that were never observed stay assumed as long, since the member may still start
 //! them. So capacity of a slow or unreachable member is never used twice.
 
-use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::{Pools, add_charge, pools_of};
-use crate::api::demand::Demand;
-use crate::api::facts::{Admission, Leaving, Share};
-use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass};
 use crate::jobs::excess;
 use crate::jobs::job::Released;
 use crate::jobs::store::Jobs;
+use facts::{
+    Admission, Attempt, ClusterName, Demand, JobKey, Leaving, NodeName, PoolClass, Resources, Share,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -153,7 +152,7 @@ impl Released {
                 let left = leaving.count.min(may_leave);
                 may_leave -= left;
                 changed |= left < leaving.count;
-                leaving.reduce(left);
+                reduce(leaving, left);
             }
         }
         self.leaving.retain(|leaving| leaving.count > 0);
@@ -161,16 +160,14 @@ impl Released {
     }
 }
 
-impl Leaving {
-    /// Reduces it to `count` pods, with their charge.
-    fn reduce(&mut self, count: u32) {
-        let gone = self.count - count;
-        self.count = count;
-        if count == 0 {
-            return self.charge.clear();
-        }
-        uncharge(&mut self.charge, &self.request, gone);
+/// Reduces terminating pods to `count`, with their charge.
+fn reduce(leaving: &mut Leaving, count: u32) {
+    let gone = leaving.count - count;
+    leaving.count = count;
+    if count == 0 {
+        return leaving.charge.clear();
     }
+    uncharge(&mut leaving.charge, &leaving.request, gone);
 }
 
 /// Removes the charge of `count` pods, from the last class on.
@@ -235,8 +232,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::api::facts::RolePods;
     use crate::testing::running;
+    use facts::RolePods;
 
     /// A job with two pods in `a`, and a terminating pod in each of `a` and `b`.
     fn shrinking() -> Released {

@@ -1,13 +1,10 @@
 //! Transitions of jobs by decisions: admitted, evicted, queued again, stopped.
 
-use crate::api::demand::Demand;
-use crate::api::event::Progress;
-use crate::api::facts::{Admission, Share};
-use crate::api::ids::{Attempt, ClusterName, JobKey, Time};
 use crate::api::job::PredictedRunTime;
 use crate::config::EngineConfig;
 use crate::jobs::job::{Cause, Released};
 use crate::jobs::store::Jobs;
+use facts::{Admission, Attempt, ClusterName, Demand, JobKey, Progress, Share, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

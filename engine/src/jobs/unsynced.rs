@@ -3,8 +3,8 @@
 //! A policy or a priority class may concern all jobs of many queues. They are noted here, whole queues by name,
 //! and are brought in step in batches: what one call costs does not grow with the number of jobs.
 
-use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::QueueOrder;
+use facts::{JobKey, QueueName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs that may be out of step with the rules.

@@ -1,13 +1,13 @@
 //! Recomputes the indexes over pending jobs from the classes.
 
 use crate::amounts::hashed::HashedSet;
-use crate::api::ids::QueueName;
 use crate::api::job::OwnedTurn;
 use crate::pending::pending_queue::{ClassState, PendingClass, PendingQueue};
 use crate::pending::queues::PendingQueues;
 use crate::pending::shapes::{ShapeId, Shapes};
 use crate::pending::store::Pending;
 use crate::pending::waiting_list::WaitingList;
+use facts::QueueName;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Pending {
@@ -172,9 +172,9 @@ fn audit_shapes(queues: &PendingQueues, shapes: &Shapes, wrong: &mut Vec<String>
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::api::ids::{JobKey, Time};
     use crate::pending::inadmissible::RequeueCondition;
     use crate::testing::pending;
+    use facts::{JobKey, Time};
 
     /// What breaks one index, and the words that name it.
     type Break = (&'static str, fn(&mut Pending));

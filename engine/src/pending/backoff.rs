@@ -13,8 +13,7 @@
 use super::inadmissible::RequeueCondition;
 use super::waiting_list::WaitingList;
 use crate::amounts::hashed::Hashed;
-use crate::amounts::resources::ResourceName;
-use crate::api::ids::{JobKey, QueueName, Time};
+use facts::{JobKey, QueueName, ResourceName, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};

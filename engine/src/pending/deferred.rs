@@ -3,8 +3,8 @@
 //! A job that only reservations keep from free nodes may find them free later in the same call, when a reservation has
 //! given way to that of another job. What was evicted for it before would have been evicted for nothing.
 
-use crate::api::ids::QueueName;
 use crate::pending::shapes::ShapeId;
+use facts::QueueName;
 use std::collections::BTreeSet;
 
 /// The classes that wait for all others, and those whose turn it is.

@@ -5,8 +5,8 @@
 //! that a defect does not stop all other work.
 
 use crate::amounts::hashed::Hashed;
-use crate::api::ids::QueueName;
 use crate::pending::shapes::ShapeId;
+use facts::QueueName;
 
 /// The most evaluations of one class between two admissions. Each reservation that is set or dropped
 /// meanwhile may cause one, and there are as many as queues with conservative backfill may have.

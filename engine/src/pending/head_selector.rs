@@ -66,8 +66,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::api::ids::QueueName;
     use crate::quota::{Quota, testing};
+    use facts::QueueName;
 
     /// Two queues below the root, each with its path.
     fn queues() -> [(QueueId, Path); 2] {

@@ -1,9 +1,7 @@
 //! What parked classes and resting preemptors wait for.
 
-use crate::amounts::resources::ResourceName;
-use crate::api::ids::{PoolClass, QueueName, Time};
-use crate::api::reason::Reason;
 use crate::api::slot::ReservationSlot;
+use facts::{PoolClass, QueueName, Reason, ResourceName, Time};
 use serde::{Deserialize, Serialize};
 
 /// Something that a parked class waits for, or a preemptor that rests.

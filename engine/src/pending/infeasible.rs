@@ -8,8 +8,7 @@
 //! There must be no plan for an infeasible shape: whatever else may lead to one (another fleet,
 //! another queue policy) makes it feasible.
 
-use crate::amounts::resources::ResourceName;
-use crate::api::ids::{ClusterName, JobKey, NodeName};
+use facts::{ClusterName, JobKey, NodeName, ResourceName};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 

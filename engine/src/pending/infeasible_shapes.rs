@@ -1,12 +1,11 @@
 //! The request shapes, by what may make them feasible: a node with freed capacity names the shapes that
 //! it might take, and is offered to them; the other infeasible ones cost nothing.
 
-use crate::amounts::resources::ResourceName;
-use crate::api::ids::JobKey;
 use crate::capacity::leading;
 use crate::pending::infeasible::Infeasible;
 use crate::pending::offers::{Offer, Offers};
 use crate::pending::shapes::{RequestShape, ShapeId};
+use facts::{JobKey, ResourceName};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The shapes in use, feasible and infeasible.
@@ -231,10 +230,10 @@ pub(crate) fn requests(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::demand::Demand;
     use crate::capacity::testing::{demand, resources};
     use crate::pending::shapes::Shapes;
     use crate::pending::testing;
+    use facts::Demand;
 
     fn shape(roles: &[(u32, Option<&str>)]) -> RequestShape {
         let roles = roles.iter().map(|(count, request)| {

@@ -4,9 +4,8 @@
 //! What is offered may be taken by others before the shape has its turn, so an offer is checked when
 //! its shape is asked for. Nothing here knows what is free: `backfill::offers` does.
 
-use crate::amounts::resources::ResourceName;
-use crate::api::ids::{ClusterName, NodeName};
 use crate::pending::shapes::ShapeId;
+use facts::{ClusterName, NodeName, ResourceName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A freed node that took one pod of a shape when it was offered.

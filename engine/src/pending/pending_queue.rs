@@ -3,14 +3,13 @@
 //! It answers questions. What moves jobs in and out, wakes classes and parks them is
 //! [`crate::pending::queues::PendingQueues`], which keeps its indexes over all queues in step.
 
-use crate::api::facts::QueueOrdering;
 use crate::api::job::{OwnedTurn, QueueOrder, TurnOrder, UserId};
-use crate::api::reason::Reason;
 use crate::api::slot::ReservationSlot;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
 use crate::pending::ranks::Ranks;
 use crate::pending::shapes::{ShapeId, SlotSetId};
 use crate::quota::QueueId;
+use facts::{QueueOrdering, Reason};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// With so few active classes besides those that may be feasible, all are asked: that is as fast.

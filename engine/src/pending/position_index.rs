@@ -93,8 +93,8 @@ impl PositionIndex {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::api::ids::{JobKey, Time};
     use crate::api::job::UserId;
+    use facts::{JobKey, Time};
     use proptest::prelude::*;
     use std::cmp::Reverse;
     use std::collections::BTreeSet;

@@ -11,9 +11,7 @@ mod tests;
 mod windows;
 
 use crate::amounts::hashed::{Hashed, HashedSet};
-use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
-use crate::api::reason::Reason;
 use crate::api::slot::ReservationSlot;
 use crate::pending::inadmissible::{Inadmissible, RequeueCondition};
 use crate::pending::pending_queue::{ClassState, PendingClass, PendingQueue};
@@ -21,6 +19,7 @@ use crate::pending::shapes::{ShapeId, SlotSetId};
 use crate::pending::waiting_list::WaitingList;
 use crate::quota::QueueId;
 use due::DueWakes;
+use facts::{QueueName, Reason};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The pending jobs of all queues.

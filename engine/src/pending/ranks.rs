@@ -139,7 +139,7 @@ impl Ranks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::ids::{JobKey, Time};
+    use facts::{JobKey, Time};
     use proptest::prelude::*;
     use std::cmp::Reverse;
 

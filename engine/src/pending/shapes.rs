@@ -5,15 +5,13 @@ mod slots;
 mod tests;
 
 use crate::amounts::hashed::Hashed;
-use crate::amounts::resources::Resources;
-use crate::api::demand::Demand;
-use crate::api::ids::{ClusterName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::pending::infeasible::Infeasible;
 use crate::pending::infeasible_shapes::{Feasibility, InfeasibleShapes};
 use crate::pending::offers::Offer;
 use crate::pending::shapes_by_owner::ShapesByOwner;
 use crate::quota::ChargeOwner;
+use facts::{ClusterName, Demand, QueueName, Resources};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

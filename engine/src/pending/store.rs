@@ -8,11 +8,10 @@ use super::infeasible::{FreedNode, FreedNodes, Infeasible, Nodes};
 use super::offers::Offer;
 use super::queues::PendingQueues;
 use super::shapes::{RequestShape, Shapes};
-use crate::amounts::resources::ResourceName;
-use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::api::slot::ReservationSlot;
 use crate::pending::backoff::PreemptionBackoff;
 use crate::pending::shapes::{ShapeId, SlotSetId};
+use facts::{ClusterName, JobKey, NodeName, QueueName, ResourceName};
 use std::collections::BTreeSet;
 
 /// With one infeasible shape, so many others are noted that would fit on the same nodes. The rest is evaluated, so that

@@ -1,7 +1,7 @@
 //! Request shapes, for tests of the store.
 
-use crate::api::demand::Demand;
 use crate::pending::shapes::RequestShape;
+use facts::Demand;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

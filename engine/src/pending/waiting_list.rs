@@ -4,8 +4,7 @@
 //! ([`queues`](super::queues)), and preemptors that searched for victims ([`backoff`](super::backoff)).
 
 use super::inadmissible::{QueueNeed, RequeueCondition};
-use crate::amounts::resources::ResourceName;
-use crate::api::ids::{PoolClass, QueueName};
+use facts::{PoolClass, QueueName, ResourceName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::discriminant;
 use std::ops::Bound::{Excluded, Included, Unbounded};

@@ -4,8 +4,6 @@
 //! Where jobs are gone, those may take most of it that have nothing free now, or nothing for one of its roles. So other
 //! choices of as many clusters are tried, too: an admission finds nodes that are free wherever a reservation would.
 
-use crate::api::demand::Demand;
-use crate::api::ids::ClusterName;
 use crate::capacity::Sites;
 use crate::pending::shapes::RequestShape;
 use crate::placement::choices::{CHOICES, choices};
@@ -13,6 +11,7 @@ use crate::placement::put::put_all;
 use crate::placement::spread;
 use crate::placement::ways::{Unreserved, most_in};
 use crate::state::Inputs;
+use facts::{ClusterName, Demand};
 use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

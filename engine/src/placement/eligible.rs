@@ -3,14 +3,12 @@
 //! The answer depends on the clusters' facts and on the placement only, and a million jobs have a handful of
 //! placements: it is cached for each until a cluster changes.
 
-use crate::api::demand::ClusterPlacement;
-use crate::api::facts::ClusterFact;
-use crate::api::ids::ClusterName;
-use crate::api::matching::ClusterRule;
 use crate::eligibility::store;
 use crate::eligibility::store::Eligible;
 use crate::plugins::{Question, refusal, selects, takes_objects};
 use crate::state::Inputs;
+use facts::matching::ClusterRule;
+use facts::{ClusterFact, ClusterName, ClusterPlacement};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 

@@ -3,14 +3,13 @@
 //! This is computed for every request shape after every change of the fleet. If only whether it fits
 //! is of interest, nothing is scored wherever one cluster takes the gang whole.
 
-use crate::api::facts::Share;
-use crate::api::ids::{ClusterName, QueueName};
 use crate::capacity::{NodeView, Place};
 use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
 use crate::placement::request::GangRequest;
 use crate::placement::{eligible, plan};
 use crate::state::Inputs;
+use facts::{ClusterName, QueueName, Share};
 use std::collections::BTreeSet;
 
 /// So many clusters are tried whole before plans are scored.

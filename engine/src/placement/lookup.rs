@@ -6,13 +6,13 @@
 //! [`LIKELIEST`] that hold it is taken; its score may be behind the best by the error of the estimate.
 //! As long as none was found, no cluster that holds it is left out.
 
-use crate::api::demand::{Demand, Role};
 use crate::capacity::{FittingPods, Place, device, leading_amount};
 use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
 use crate::placement::score::Weights;
 use crate::plugins::Site;
 use crate::state::Inputs;
+use facts::{Demand, Role};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 

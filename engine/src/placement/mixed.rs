@@ -6,8 +6,6 @@
 //! packing whenever there is one.
 
 use crate::api::charge::pools_of;
-use crate::api::facts::Share;
-use crate::api::ids::NodeName;
 use crate::capacity::{FittingPods, NodeInfo, NodeView, Packing, Place};
 use crate::overlay::Overlay;
 use crate::placement::plan;
@@ -16,6 +14,7 @@ use crate::placement::request::GangRequest;
 use crate::placement::score::Weights;
 use crate::quota::Shortfall;
 use crate::state::Inputs;
+use facts::{NodeName, Share};
 use std::collections::BTreeMap;
 
 /// How often the gang is packed on one cluster: several bounds may be exceeded one after another.

@@ -2,10 +2,10 @@
 //! it would pass. Of several reasons the one closest to a placement is reported.
 
 use crate::api::charge::Pools;
-use crate::api::ids::ClusterName;
 use crate::placement::eligible::Ineligible;
 use crate::placement::shortage::ResourceShortage;
 use crate::quota::Shortfall;
+use facts::ClusterName;
 use std::collections::BTreeSet;
 
 /// Why there is no plan.

@@ -8,9 +8,6 @@
 //! (`put_now.rs`).
 
 use crate::amounts::totals::ResourceTotals;
-use crate::api::demand::{Demand, Split};
-use crate::api::facts::{RolePods, Share, Slot};
-use crate::api::ids::{ClusterName, PoolClass, QueueName};
 use crate::capacity::{ClusterCapacity, FittingPods, Need, NodeView, Packing, Place};
 use crate::cost;
 use crate::eligibility::store::{Eligible, groups_of};
@@ -27,6 +24,7 @@ use crate::placement::{
 };
 use crate::plugins::Site;
 use crate::state::Inputs;
+use facts::{ClusterName, Demand, PoolClass, QueueName, RolePods, Share, Slot, Split};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One way to place the whole gang.

@@ -1,8 +1,8 @@
 //! Puts the pods of a job on nodes where the least has to become free, as its rules between pods allow.
 
-use crate::api::demand::Demand;
 use crate::capacity::{Capacity, Need, Sites};
 use crate::placement::plan::all_needs;
+use facts::Demand;
 use std::cmp::Reverse;
 
 /// All roles, those with the most devices first.

@@ -6,9 +6,6 @@
 //! on nodes that are free.
 
 use crate::api::charge::pools_of;
-use crate::api::demand::{Demand, Role};
-use crate::api::facts::Share;
-use crate::api::ids::ClusterName;
 use crate::capacity::{Place, Sites};
 use crate::eligibility::store::Eligible;
 use crate::overlay::Overlay;
@@ -18,6 +15,7 @@ use crate::placement::put::put_all;
 use crate::placement::request::GangRequest;
 use crate::placement::ways::{Unreserved, ways};
 use crate::state::Inputs;
+use facts::{ClusterName, Demand, Role, Share};
 use std::collections::BTreeSet;
 
 /// The gang on nodes that have enough free, in one cluster or else over the fewest.

@@ -5,15 +5,13 @@
 
 use crate::api::charge::Pools;
 use crate::api::decision::Blocker;
-use crate::api::facts::Share;
-use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::QueueOrder;
-use crate::api::reason::Reason;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::Infeasible;
 use crate::pending::shapes::RequestShape;
 use crate::quota::{ChargeOwner, OwnedRequest, Shortfall};
 use crate::state::Inputs;
+use facts::{JobKey, QueueName, Reason, Share};
 
 /// Whether a job may be admitted now.
 #[derive(Debug, Clone)]

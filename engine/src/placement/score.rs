@@ -3,13 +3,12 @@
 //! The sum of what the [`crate::plugins`] say, in thousandths, with the weights of the queue's policy.
 //! Lower is better. A cluster without a price counts as the dearest.
 
-use crate::api::facts::{ClusterFact, PlacementWeights};
-use crate::api::ids::ClusterName;
 use crate::capacity::{ImageId, PackEffect, Packing, Place};
 use crate::placement::lookup::{largest_role, leading_ask};
 use crate::placement::request::GangRequest;
-use crate::plugins::{FRAGMENTATION, ScoredJob, Site};
+use crate::plugins::{FRAGMENTATION, ScoredJob, Site, weighted};
 use crate::state::Inputs;
+use facts::{ClusterFact, ClusterName, PlacementWeights};
 
 /// The order among placements over equally many clusters: the policy is the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,7 +99,7 @@ impl Weights<'_> {
 
     /// What counts of a cluster, whichever of its nodes are used.
     pub(crate) fn of_cluster(&self, site: &Site<'_>) -> i128 {
-        let each = self.weights.each();
+        let each = weighted(&self.weights);
         let weighed = each
             .filter(|(_, weight)| *weight > 0)
             .map(|(score, weight)| {
@@ -111,14 +110,14 @@ impl Weights<'_> {
 
     /// What counts of the nodes that a packing uses.
     pub(crate) fn of_nodes(&self, effect: &PackEffect) -> i128 {
-        let each = self.weights.each();
+        let each = weighted(&self.weights);
         each.map(|(score, weight)| i128::from(weight) * score.of_nodes(effect))
             .sum()
     }
 
     /// What counts of the clusters of one gang.
     pub(crate) fn of_clusters(&self, clusters: &[&ClusterFact]) -> i128 {
-        let each = self.weights.each();
+        let each = weighted(&self.weights);
         let weighed = each.map(|(score, weight)| {
             i128::from(weight) * i128::from(score.of_clusters(&self.job, clusters))
         });
@@ -127,14 +126,14 @@ impl Weights<'_> {
 
     /// True if more of a cluster counts than its price and how full it is.
     pub(crate) fn looks_at_facts(&self) -> bool {
-        let mut each = self.weights.each();
+        let mut each = weighted(&self.weights);
         let reads = each.any(|(score, weight)| weight > 0 && score.reads_cluster(&self.job));
         reads || !self.preferred.is_empty()
     }
 
     /// An estimate of the weighted score, by which clusters are looked at first.
     pub(crate) fn guess(&self, site: &Site<'_>) -> i64 {
-        let each = self.weights.each().enumerate();
+        let each = weighted(&self.weights).enumerate();
         each.fold(0, |sum: i64, (place, (score, weight))| {
             let weight = match place {
                 FRAGMENTATION => weight.max(1),

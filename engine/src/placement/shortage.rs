@@ -3,14 +3,11 @@
 //! Each resource is counted alone, node by node. The one of which the fewest pods would fit is short, if
 //! those are fewer than needed. If none is, its resources are free on different nodes.
 
-use crate::amounts::quantity::Amount;
-use crate::amounts::resources::ResourceName;
 use crate::amounts::totals::clamp;
-use crate::api::demand::Role;
-use crate::api::ids::ClusterName;
 use crate::capacity::{NodeInfo, can_run_on, leading};
 use crate::overlay::Overlay;
 use crate::state::Inputs;
+use facts::{Amount, ClusterName, ResourceName, Role};
 
 /// A resource of which a cluster has too little.
 #[derive(Debug, Clone, PartialEq, Eq)]

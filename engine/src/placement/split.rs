@@ -12,8 +12,6 @@
 
 use crate::amounts::bisect::boundary;
 use crate::api::charge::pools_of;
-use crate::api::demand::{ClusterPlacement, Role};
-use crate::api::facts::{ClusterFact, Share};
 use crate::capacity::{FittingPods, Need, NodeView, Packing, Place};
 use crate::eligibility::store::Eligible;
 use crate::overlay::Overlay;
@@ -23,6 +21,7 @@ use crate::placement::request::GangRequest;
 use crate::placement::score::Weights;
 use crate::placement::{choices, mixed, plan, spread};
 use crate::state::Inputs;
+use facts::{ClusterFact, ClusterPlacement, Role, Share};
 use std::cmp::Reverse;
 
 /// Clusters that are tried as the first part beside those with the most capacity, for one gang.

@@ -4,8 +4,7 @@
 //! are checked here for each choice. Where the usual choices break them, clusters are chosen one after another, each
 //! as the first once.
 
-use crate::api::facts::ClusterFact;
-use crate::api::spread::GroupSpread;
+use facts::{ClusterFact, GroupSpread};
 use std::collections::BTreeSet;
 
 /// True if these clusters meet every constraint.
@@ -95,7 +94,7 @@ fn beginning_with(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::spread::GroupBy;
+    use facts::GroupBy;
 
     fn cluster(region: &str, zones: &[&str]) -> ClusterFact {
         ClusterFact {

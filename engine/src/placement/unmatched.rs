@@ -1,11 +1,9 @@
 //! What a role demands of nodes that no node of a cluster has: in words, for messages and advice.
 
-use crate::amounts::texts::listed;
-use crate::api::demand::Role;
-use crate::api::ids::ClusterName;
-use crate::api::matching::{NodeTerm, Operator, Requirement};
 use crate::capacity::ClusterCapacity;
 use crate::placement::no_plan::ClusterLack;
+use facts::matching::{NodeTerm, Operator, Requirement};
+use facts::{ClusterName, Role, listed};
 
 /// How many values of a requirement are named.
 const VALUES: usize = 4;

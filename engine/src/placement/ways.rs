@@ -6,14 +6,13 @@
 //! free for ever: its owner could not start on them.
 
 use crate::api::charge::PoolLimit;
-use crate::api::demand::Demand;
-use crate::api::ids::{ClusterName, NodeName};
 use crate::capacity::Sites;
 use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
 use crate::placement::put::put_some;
 use crate::placement::{eligible, plan};
 use crate::state::Inputs;
+use facts::{ClusterName, Demand, NodeName};
 use std::collections::BTreeSet;
 
 /// What may not be taken of nodes, and what the bounds on pools still leave.

@@ -5,9 +5,6 @@
 //! so that the sum is right. Where a cluster has too little capacity for its part, the others share the rest by their
 //! weights. If that cannot be, nothing is returned, and the job goes where it fits: the weights are a wish.
 
-use crate::api::demand::Role;
-use crate::api::facts::{ClusterFact, Share};
-use crate::api::spread::Division;
 use crate::capacity::{FittingPods, Need, NodeView, Packing, Place};
 use crate::eligibility::store::Eligible;
 use crate::overlay::Overlay;
@@ -15,6 +12,7 @@ use crate::placement::request::GangRequest;
 use crate::placement::score::Weights;
 use crate::placement::{mixed, plan, spread};
 use crate::state::Inputs;
+use facts::{ClusterFact, Division, Role, Share};
 use std::cmp::Reverse;
 
 /// The most clusters that are considered.

@@ -1,6 +1,6 @@
 //! The distance between clusters.
 
-use crate::api::facts::ClusterFact;
+use facts::ClusterFact;
 
 /// The distance between two clusters in thousandths, 0 for one and the same. It is the round-trip
 /// time that either of them states (`muster.io/network`) relative to `farthest`, the longest of
@@ -30,7 +30,7 @@ pub(super) fn distance(one: &ClusterFact, other: &ClusterFact, farthest: u64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::ids::ClusterName;
+    use facts::ClusterName;
 
     fn cluster(name: &str, [zone, region, provider]: [&str; 3]) -> ClusterFact {
         ClusterFact {

@@ -1,7 +1,7 @@
 //! The store of charges of pods, by the job of the pods or by their namespace.
 
 use crate::api::charge::Pools;
-use crate::api::ids::{JobKey, QueueName};
+use facts::{JobKey, QueueName};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

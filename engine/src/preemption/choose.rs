@@ -9,17 +9,14 @@
 
 use crate::amounts::bisect::boundary;
 use crate::amounts::hashed::Hashed;
-use crate::amounts::resources::ResourceName;
 use crate::api::charge::{Pools, pools_of};
-use crate::api::facts::Share;
-use crate::api::ids::ClusterName;
-use crate::api::reason::Reason;
 use crate::overlay::Overlay;
 use crate::placement::plan;
 use crate::placement::request::Request;
 use crate::preemption::entitlement::Reclaim;
 use crate::preemption::victims::Item;
 use crate::state::Inputs;
+use facts::{ClusterName, Reason, ResourceName, Share};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 

@@ -18,13 +18,12 @@
 //! it (`quota/idle.rs`), so that the preemptor gets only what is beyond. One guaranteed device
 //! would else protect a gang of any size (as it does in Volcano).
 
-use crate::amounts::resources::Resources;
 use crate::amounts::totals::clamp;
 use crate::api::charge::Pools;
-use crate::api::ids::QueueName;
 use crate::overlay::Overlay;
 use crate::pending::inadmissible::QueueNeed;
 use crate::quota::{QueueId, Quota, ScopedResource};
+use facts::{QueueName, Resources};
 
 /// Why a victim may not be reclaimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

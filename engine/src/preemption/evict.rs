@@ -8,10 +8,7 @@
 //!
 //! `cycle::preempt` carries out what is found here.
 
-use crate::api::facts::Share;
-use crate::api::ids::{JobKey, QueueName, Time};
 use crate::api::job::QueueOrder;
-use crate::api::reason::Reason;
 use crate::backfill::{assume, withheld};
 use crate::capacity::leading;
 use crate::jobs::job::Job;
@@ -25,6 +22,7 @@ use crate::preemption::entitlement::{Reclaim, deserves, entitlement_gaps};
 use crate::preemption::victims::{Candidates, Item, Preemptor, Victim};
 use crate::preemption::{gaps, victims};
 use crate::state::Inputs;
+use facts::{JobKey, QueueName, Reason, Share, Time};
 use std::cell::Cell;
 
 /// What a job has the right to evict.

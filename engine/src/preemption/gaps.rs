@@ -1,8 +1,7 @@
 //! How far the queues of a job's path are from what they deserve: facts for messages.
 
-use crate::amounts::resources::{ResourceName, Resources};
-use crate::api::ids::QueueName;
 use crate::state::Inputs;
+use facts::{QueueName, ResourceName, Resources};
 
 /// How much less than it deserves one queue has and what another has, where their paths diverge, of the first
 /// requested resource of which it has less.

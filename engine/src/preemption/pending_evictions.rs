@@ -5,14 +5,13 @@
 //! fail, and would drop its reservation. That activates the next preemptor, and the two would livelock.
 
 use crate::api::charge::{Pools, pools_of};
-use crate::api::facts::Share;
-use crate::api::ids::JobKey;
 use crate::backfill::assume::FreedByEnd;
 use crate::backfill::{assume, withheld};
 use crate::overlay::Overlay;
 use crate::placement::request::Request;
 use crate::quota::Shortfall;
 use crate::state::Inputs;
+use facts::{JobKey, Share};
 use std::collections::BTreeSet;
 
 /// Jobs that are ending or shrinking, and have to be gone before the request can have `shares`: those on
@@ -69,11 +68,10 @@ fn gives_back(charge: &Pools, short: &Shortfall) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amounts::resources::ResourceName;
     use crate::api::charge::PoolSelector;
-    use crate::api::ids::{ClusterName, PoolClass, QueueName};
     use crate::capacity::testing::resources;
     use crate::quota::ShortfallDetail;
+    use facts::{ClusterName, PoolClass, QueueName, ResourceName};
 
     #[test]
     fn only_a_charge_of_the_class_and_resource_that_is_short_gives_back() {

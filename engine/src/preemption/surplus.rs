@@ -1,7 +1,6 @@
 //! The parts in which an elastic gang may be evicted: its surplus in steps, and all that is left of it then.
 
 use crate::api::charge::{Pools, pools_of};
-use crate::api::ids::{ClusterName, JobKey, NodeName};
 use crate::backfill::assume;
 use crate::capacity::Holdings;
 use crate::jobs::elastic::least_counts;
@@ -9,6 +8,7 @@ use crate::jobs::job::{Job, Released};
 use crate::jobs::resize::{cuts_to, spare};
 use crate::jobs::terminating::Cut;
 use crate::state::Inputs;
+use facts::{ClusterName, JobKey, NodeName};
 
 /// Most candidates into which the surplus of one gang is divided.
 const STEPS: u32 = 64;

@@ -9,16 +9,13 @@
 //! jobs of equal priority in its queue.
 
 use crate::amounts::hashed::Hashed;
-use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::charge::Pools;
-use crate::api::facts::Preemption;
-use crate::api::ids::{JobKey, QueueName, Time};
-use crate::api::reason::Reason;
 use crate::capacity::{Capacity, Holdings, leading};
 use crate::jobs::preemptible_index::VictimFacts;
 use crate::jobs::terminating::Cut;
 use crate::preemption::surplus::{PodSurplus, divided, surplus};
 use crate::state::Inputs;
+use facts::{JobKey, Preemption, QueueName, Reason, ResourceName, Resources, Time};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;

@@ -23,12 +23,11 @@
 
 use crate::amounts::resource_ids::{ResourceId, ResourceIds, ResourceVec};
 use crate::amounts::totals::ResourceTotals;
-use crate::api::facts::{PoolBound, QueueFact};
-use crate::api::ids::{ClusterName, PoolClass};
 use crate::quota::bounds::Bounds;
 use crate::quota::queue::QueueId;
 use crate::quota::scopes::{OVERALL, ScopeId};
 use crate::quota::store::Quota;
+use facts::{ClusterName, PoolBound, PoolClass, QueueFact};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What one object names for one account.

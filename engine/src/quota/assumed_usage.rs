@@ -3,13 +3,12 @@
 //! The rules of entitlement are in `preemption/entitlement.rs`.
 
 use crate::amounts::resource_ids::ResourceId;
-use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::charge::Pools;
-use crate::api::ids::QueueName;
 use crate::overlay::Overlay;
 use crate::quota::queue::QueueId;
 use crate::quota::scopes::{OVERALL, ScopeId};
 use crate::quota::store::Quota;
+use facts::{QueueName, ResourceName, Resources};
 
 /// One resource in the accounts of one scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,14 +3,13 @@
 //! Two stores may have different ids of queues, resources and scopes, so they are compared by name.
 //! Past usage cannot be recomputed.
 
-use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
-use crate::api::ids::QueueName;
 use crate::quota::bounds::Bounds;
 use crate::quota::owners::CanonicalOwners;
 use crate::quota::queue::{Counts, QueueNode, StateCounts};
 use crate::quota::scopes::Scope;
 use crate::quota::store::Quota;
+use facts::{QueueName, Resources};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A queue with names instead of ids.

@@ -1,9 +1,9 @@
 //! What a queue may have of each resource that is named.
 
 use crate::amounts::resource_ids::{ResourceId, ResourceIds};
-use crate::amounts::resources::Resources;
-use crate::amounts::small_map::SmallMap;
 use crate::amounts::totals::clamp;
+use facts::Resources;
+use facts::small_map::SmallMap;
 
 /// Amounts by resource; what is absent is not bounded, and an explicit zero is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -11,9 +11,7 @@
 //! stopped by that, nor by what is withheld for jobs further ahead.
 
 use crate::amounts::resource_ids::{ResourceId, ResourceVec};
-use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::charge::Pools;
-use crate::api::ids::{PoolClass, QueueName};
 use crate::overlay::Overlay;
 use crate::quota::accounts::Account;
 use crate::quota::idle::{IdleGuarantee, IdleGuarantees};
@@ -21,6 +19,7 @@ use crate::quota::queue::QueueNode;
 use crate::quota::scopes::{OVERALL, ScopeId};
 use crate::quota::shortfall::{Shortfall, ShortfallDetail};
 use crate::quota::store::Quota;
+use facts::{PoolClass, QueueName, ResourceName, Resources};
 use std::borrow::Cow;
 
 /// Amounts of resources, as few as a charge has.

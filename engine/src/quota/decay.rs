@@ -7,11 +7,10 @@
 //! a second.
 
 use crate::amounts::resource_ids::ResourceVec;
-use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::totals::clamp;
-use crate::api::ids::{QueueName, Time};
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::store::Quota;
+use facts::{QueueName, ResourceName, Resources, Time};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -303,10 +302,9 @@ mod tests {
     use super::*;
     use crate::amounts::resource_ids::ResourceIds;
     use crate::api::charge::Pools;
-    use crate::api::facts::FairShare;
-    use crate::api::ids::{ClusterName, PoolClass};
     use crate::quota::testing::{ann, policy};
     use crate::timers::Timers;
+    use facts::{ClusterName, FairShare, PoolClass};
 
     #[test]
     fn a_queue_is_scheduled_from_a_drop_of_its_usage_until_past_usage_has_decayed() {

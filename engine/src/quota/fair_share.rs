@@ -5,12 +5,12 @@
 //! equal, so the order is total for any depth of the tree. Shares are compared as exact fractions.
 
 use crate::amounts::resource_ids::{ResourceId, ResourceVec};
-use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
 use crate::quota::accounts::SubtreeQuota;
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::scopes::OVERALL;
 use crate::quota::store::Quota;
+use facts::QueueName;
 use smallvec::SmallVec;
 use std::cmp::{Ordering, Reverse};
 

@@ -4,15 +4,11 @@
 //! A limit holds at its queue for all jobs there and below. A job that is blocked by a limit does not count as
 //! ahead of others: it gets no reservation, and no job waits behind it.
 
-use crate::amounts::resources::{ResourceName, Resources};
-use crate::amounts::texts::counted;
 use crate::amounts::totals::clamp;
-use crate::api::facts::Limits;
-use crate::api::ids::QueueName;
-use crate::api::reason::Reason;
 use crate::quota::owners::{ChargeOwner, Limited};
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::store::Quota;
+use facts::{Limits, QueueName, Reason, ResourceName, Resources, counted};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -399,9 +395,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::api::charge::Pools;
-    use crate::api::facts::PolicyFact;
-    use crate::api::ids::{ClusterName, PoolClass};
     use crate::quota::testing::{ann, policy, queue};
+    use facts::{ClusterName, PolicyFact, PoolClass};
 
     fn gpus(count: &str) -> Resources {
         Resources::parse([("nvidia.com/gpu", count)]).unwrap()

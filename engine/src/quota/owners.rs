@@ -5,7 +5,7 @@
 
 use crate::amounts::resource_ids::{ResourceIds, ResourceVec};
 use crate::amounts::totals::ResourceTotals;
-use crate::api::facts::Limits;
+use facts::Limits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

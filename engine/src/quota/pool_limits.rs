@@ -2,13 +2,13 @@
 
 use crate::amounts::resource_ids::ResourceId;
 use crate::api::charge::PoolLimit;
-use crate::api::ids::QueueName;
 use crate::overlay::Overlay;
 use crate::quota::accounts::Account;
 use crate::quota::idle::IdleGuarantees;
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::scopes::ScopeId;
 use crate::quota::store::Quota;
+use facts::QueueName;
 use std::collections::BTreeSet;
 
 /// An account over some of the pools, of a queue so many levels up.

@@ -1,16 +1,14 @@
 //! A queue: its objects, its position in the tree, its charges and counts.
 
 use crate::amounts::resource_ids::ResourceVec;
-use crate::api::facts::{PolicyFact, QueueFact, QueueOrdering, StopPolicy};
-use crate::api::ids::QueueName;
 use crate::api::job::JobState;
-use crate::api::reason::Reason;
 use crate::quota::accounts::Account;
 use crate::quota::decay::DecayedUsage;
 use crate::quota::owners::Owners;
 use crate::quota::scopes::{OVERALL, PoolId, ScopeId};
 use crate::quota::sibling_order::SiblingOrder;
 use crate::quota::users::QueueUsers;
+use facts::{PolicyFact, QueueFact, QueueName, QueueOrdering, Reason, StopPolicy};
 use std::collections::BTreeMap;
 
 /// The index of a queue in the store. It does not appear in any output.

@@ -6,8 +6,7 @@
 
 use crate::amounts::resource_ids::ResourceVec;
 use crate::api::charge::PoolSelector;
-use crate::api::facts::PoolBound;
-use crate::api::ids::{ClusterName, PoolClass};
+use facts::{ClusterName, PoolBound, PoolClass};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The index of a pool: a class in a cluster.

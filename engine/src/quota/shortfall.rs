@@ -1,11 +1,9 @@
 //! Shortfalls: bounds that a charge would exceed, and their messages.
 
-use crate::amounts::quantity::Amount;
-use crate::amounts::resources::ResourceName;
 use crate::amounts::totals::clamp;
 use crate::api::charge::PoolSelector;
-use crate::api::ids::{ClusterName, PoolClass, QueueName};
 use crate::quota::store::Quota;
+use facts::{Amount, ClusterName, PoolClass, QueueName, ResourceName};
 
 /// A bound that a charge would exceed.
 #[derive(Debug, Clone, PartialEq, Eq)]

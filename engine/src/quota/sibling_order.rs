@@ -5,11 +5,11 @@
 //! follows the first entries down. A charge, or a job that becomes active or inadmissible, moves
 //! one queue on each level of its path; the queue is ranked again just before the next search.
 
-use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
 use crate::quota::fair_share::FairShareKey;
 use crate::quota::queue::QueueId;
 use crate::quota::store::Quota;
+use facts::QueueName;
 use std::collections::BTreeSet;
 
 /// Sort key of a queue among its siblings. The order of the fields is the policy.
@@ -268,12 +268,10 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amounts::resources::Resources;
     use crate::amounts::totals::ResourceTotals;
-    use crate::api::facts::QueueFact;
-    use crate::api::ids::{ClusterName, JobKey, PoolClass, Time};
     use crate::api::job::UserId;
     use crate::quota::testing::{ann, queue};
+    use facts::{ClusterName, JobKey, PoolClass, QueueFact, Resources, Time};
     use std::cmp::Reverse;
     use std::collections::BTreeMap;
     use std::time::Instant;

@@ -7,16 +7,14 @@
 
 use crate::amounts::hashed::Hashed;
 use crate::amounts::resource_ids::{ResourceIds, ResourceVec};
-use crate::amounts::resources::Resources;
 use crate::api::charge::Pools;
-use crate::api::facts::{PolicyFact, QueueFact, QueueOrdering, StopPolicy};
-use crate::api::ids::{QueueName, Time};
 use crate::api::job::JobState;
 use crate::quota::owners::{ChargeOwner, Limited};
 use crate::quota::queue::{Counts, OwnJobs, QueueId, QueueNode, StateCounts};
 use crate::quota::scopes::{PoolId, Scopes};
 use crate::quota::users::UserIds;
 use crate::timers::Timers;
+use facts::{PolicyFact, QueueFact, QueueName, QueueOrdering, Resources, StopPolicy, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

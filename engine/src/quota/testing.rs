@@ -1,12 +1,10 @@
 //! Facts of queues for tests.
 
-use crate::amounts::resources::Resources;
-use crate::api::facts::{
-    Backfill, FairShare, Limits, PlacementWeights, PolicyFact, Preemption, QueueFact,
-    QueueOrdering, QueueState,
-};
-use crate::api::ids::QueueName;
 use crate::quota::owners::ChargeOwner;
+use facts::{
+    Backfill, FairShare, Limits, PlacementWeights, PolicyFact, Preemption, QueueFact, QueueName,
+    QueueOrdering, QueueState, Resources,
+};
 use std::sync::{Arc, LazyLock};
 
 /// An open queue that names no quota.

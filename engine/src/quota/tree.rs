@@ -5,10 +5,10 @@
 //! charges still count at the root. When a queue moves, the charges and counts of its subtree move
 //! with it.
 
-use crate::api::ids::QueueName;
 use crate::quota::owners::{Limited, Owners};
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::store::{Quota, ROOT};
+use facts::QueueName;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 

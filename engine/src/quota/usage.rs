@@ -1,13 +1,12 @@
 //! The usage and the bounds of a queue, for its status.
 
 use crate::amounts::resource_ids::ResourceVec;
-use crate::amounts::resources::{ResourceName, Resources};
 use crate::api::decision::{PlacedUsage, PoolUsage, QueueUsage};
-use crate::api::ids::QueueName;
 use crate::api::job::JobState;
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::scopes::OVERALL;
 use crate::quota::store::{Quota, ROOT};
+use facts::{QueueName, ResourceName, Resources};
 
 impl Quota {
     /// The overall charge of a queue.

@@ -9,12 +9,11 @@
 //! reader sees those of the last time: the order does not change in between.
 
 use crate::amounts::resource_ids::ResourceVec;
-use crate::api::facts::FairShareWithin;
-use crate::api::ids::QueueName;
 use crate::api::job::{QueueOrder, TurnOrder, UserId};
 use crate::quota::decay::{DecayedUsage, DecayedUsageSnapshot};
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::store::Quota;
+use facts::{FairShareWithin, QueueName};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

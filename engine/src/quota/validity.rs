@@ -15,14 +15,12 @@
 
 use crate::amounts::resource_ids::ResourceId;
 use crate::amounts::totals::clamp;
-use crate::api::facts::{QueueFact, QueueState, StopPolicy};
-use crate::api::ids::QueueName;
-use crate::api::reason::Reason;
 use crate::quota::accounts::{Account, NamedQuota};
 use crate::quota::bounds::Bounds;
 use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::scopes::{OVERALL, ScopeId};
 use crate::quota::store::Quota;
+use facts::{QueueFact, QueueName, QueueState, Reason, StopPolicy};
 
 impl Quota {
     /// Why a queue takes no jobs, if so.

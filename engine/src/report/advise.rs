@@ -5,12 +5,9 @@
 //! that get the same answer ([`AdviceClass`]), and never as part of a decision.
 
 use crate::amounts::bisect::boundary;
-use crate::amounts::quantity::Amount;
 use crate::amounts::totals::{ResourceTotals, clamp};
 use crate::api::charge::{PoolSelector, Pools};
 use crate::api::decision::Help;
-use crate::api::demand::{Demand, Role};
-use crate::api::ids::{ClusterName, JobKey, PoolClass, QueueName};
 use crate::backfill::withheld;
 use crate::capacity::most_on_a_node;
 use crate::evaluation::verdict;
@@ -21,6 +18,7 @@ use crate::placement::request::Request;
 use crate::placement::{plan, unmatched};
 use crate::quota::Shortfall;
 use crate::state::Inputs;
+use facts::{Amount, ClusterName, Demand, JobKey, PoolClass, QueueName, Role};
 use std::sync::Arc;
 
 /// Pending jobs that get the same advice, as long as nothing changes: those of one queue and one request

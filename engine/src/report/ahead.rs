@@ -3,11 +3,10 @@
 //! They come from the order and the predictions on which decisions rest. In a long queue only the first
 //! jobs are summed and the others are assumed to be similar, so that the cost is bounded.
 
-use crate::amounts::resources::Resources;
 use crate::api::decision::Ahead;
-use crate::api::ids::QueueName;
 use crate::jobs::job::Job;
 use crate::state::Inputs;
+use facts::{QueueName, Resources};
 
 /// The most jobs ahead whose work is summed.
 pub(super) const SUMMED: usize = 1_000;

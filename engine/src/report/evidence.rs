@@ -4,15 +4,14 @@
 //! the own namespace have of the limits on them, what the own user has where users come in turn, the nodes
 //! that are reserved for the job, its predicted run time.
 
-use crate::amounts::resources::{ResourceName, Resources};
 use crate::amounts::totals::ResourceTotals;
-use crate::api::ids::{JobKey, QueueName};
 use crate::evaluation::prediction;
 use crate::forecast::{Prediction, PredictionBasis};
 use crate::pending::shapes::RequestShape;
 use crate::placement::request::owner_of;
 use crate::quota::{OwnedRequest, ROOT};
 use crate::state::Inputs;
+use facts::{JobKey, QueueName, ResourceName, Resources};
 use std::collections::BTreeMap;
 
 /// The facts behind the verdict on a pending job, those of its queues first.

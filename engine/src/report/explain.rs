@@ -1,19 +1,16 @@
 //! The state of a job in words, computed by the functions that decide.
 
-use crate::amounts::texts::counted;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::decision::{Blocker, Explanation};
-use crate::api::facts::{PodFact, QueueOrdering};
-use crate::api::faults::described;
-use crate::api::ids::{JobKey, QueueName};
 use crate::api::job::{JobState, QueueOrder};
-use crate::api::reason::Reason;
 use crate::evaluation::{growth, pending_as, sizes};
 use crate::jobs::job::{Cause, Job, Released};
 use crate::pending::shapes::RequestShape;
 use crate::placement::request::{self, Gate, Request, Verdict};
 use crate::report::{ahead, evidence, start};
 use crate::state::Inputs;
+use facts::faults::described;
+use facts::{JobKey, PodFact, QueueName, QueueOrdering, Reason, counted};
 
 /// The state of a job and the reason for it; `None` if the job is not known.
 pub(crate) fn explain(inputs: Inputs<'_>, key: &JobKey) -> Option<Explanation> {

@@ -1,11 +1,9 @@
 //! Clusters, nodes and pools as the facts have them, and what runs there.
 
-use crate::api::demand::ClusterPlacement;
-use crate::api::facts::{ClusterFact, NodeFact};
-use crate::api::ids::{ClusterName, JobKey, NodeName};
 use crate::capacity::PoolSummary;
 use crate::placement::eligible;
 use crate::state::Inputs;
+use facts::{ClusterFact, ClusterName, ClusterPlacement, JobKey, NodeFact, NodeName};
 use std::collections::BTreeSet;
 
 /// The member clusters and their nodes, read-only.

@@ -1,9 +1,7 @@
 //! The pods of one job: those that are observed, and those for which capacity is held.
 
-use crate::amounts::resources::Resources;
-use crate::api::facts::{Leaving, Slot};
-use crate::api::ids::{ClusterName, JobKey};
 use crate::state::Inputs;
+use facts::{ClusterName, JobKey, Leaving, Resources, Slot};
 
 /// The pods of a job, of whichever attempt, read-only. There are none of a job that is not known.
 #[derive(Debug, Clone, Copy)]

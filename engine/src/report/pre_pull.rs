@@ -2,12 +2,11 @@
 //!
 //! Only what is asked for: no decision waits for a pull or depends on one.
 
-use crate::amounts::resources::Resources;
 use crate::api::decision::PrePull;
-use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName, Time};
 use crate::capacity::leading;
 use crate::placement::lookup::largest_role;
 use crate::state::Inputs;
+use facts::{ClusterName, JobKey, NodeName, QueueName, Resources, Time};
 use std::collections::BTreeMap;
 
 /// The longest time before the expected start, in milliseconds: an hour. A node may delete images that it does not use.

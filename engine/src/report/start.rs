@@ -6,15 +6,14 @@
 //! says. What this leaves out (nodes, other queues, jobs that pass each other, jobs yet to come) shows in how
 //! past estimates erred, and [`crate::forecast::StartForecasts`] makes a range of that.
 
-use crate::amounts::texts::counted;
 use crate::api::decision::{EstimateSource, StartEstimate};
-use crate::api::ids::{JobKey, QueueName};
 use crate::capacity::leading;
 use crate::jobs::job::{Job, PendingEntry};
 use crate::quota::ROOT;
 use crate::report::ahead::SUMMED;
 use crate::resources::ResourceName;
 use crate::state::Inputs;
+use facts::{JobKey, QueueName, counted};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -1,10 +1,10 @@
 //! The usage of queues, for their status.
 
 use crate::api::decision::{Explanation, QueueUsage, Reserved, UnadmittedUsage};
-use crate::api::ids::{JobKey, QueueName};
 use crate::quota::ROOT;
 use crate::report::explain;
 use crate::state::Inputs;
+use facts::{JobKey, QueueName};
 
 /// The queues from the top down to `queue`, without the root.
 pub(crate) fn queue_path(inputs: Inputs<'_>, queue: &QueueName) -> Vec<QueueName> {

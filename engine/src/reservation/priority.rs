@@ -1,8 +1,8 @@
 //! The sort key of reservations if there are fewer slots than jobs for them, and the jobs of a queue
 //! that can get one.
 
-use crate::api::ids::QueueName;
 use crate::api::job::QueueOrder;
+use facts::QueueName;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

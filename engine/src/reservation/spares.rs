@@ -2,8 +2,8 @@
 //!
 //! Only a store: `backfill::spare` says which they are, and `cycle::spare` sets them.
 
-use crate::api::ids::{ClusterName, JobKey, NodeName, QueueName};
 use crate::reservation::store::ReservedNode;
+use facts::{ClusterName, JobKey, NodeName, QueueName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

@@ -8,11 +8,10 @@
 mod tests;
 
 use crate::amounts::hashed::Hashed;
-use crate::amounts::resources::Resources;
 use crate::amounts::totals::ResourceTotals;
-use crate::api::ids::{ClusterName, JobKey, NodeName, PoolClass, QueueName, Time};
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
+use facts::{ClusterName, JobKey, NodeName, PoolClass, QueueName, Resources, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,7 +2,7 @@
 
 use crds::devices::{Device, DeviceTaint};
 use crds::node_health::{DEVICE_TAINT, NodeCondition};
-use engine::faults::Symptom;
+use facts::faults::Symptom;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

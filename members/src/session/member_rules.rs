@@ -6,7 +6,7 @@
 use super::{CoordinatorMessage, Session};
 use crate::Origin;
 use crate::member_rules::RuleDelta;
-use engine::ClusterName;
+use facts::ClusterName;
 use kube::{Client, Resource};
 use runtime::watch::{Delta, WatchOptions};
 use serde::de::DeserializeOwned;

@@ -3,8 +3,7 @@
 
 use super::{MemberView, SeenPod};
 use crate::devices::{DeviceDelta, SeenClaim, Touched};
-use engine::facts::{PodFact, PodPhase};
-use engine::{Event, NodeName, Resources, Uid};
+use facts::{Event, NodeName, PodFact, PodPhase, Resources, Uid};
 use runtime::watch::ObjectKey;
 use std::collections::BTreeSet;
 

@@ -7,8 +7,7 @@
 
 use super::{MemberView, SeenPod};
 use crate::matching::Belongs;
-use engine::facts::PodPhase;
-use engine::{Event, JobKey, Uid};
+use facts::{Event, JobKey, PodPhase, Uid};
 use runtime::watch::ObjectKey;
 use std::collections::HashSet;
 use std::hash::BuildHasher;

@@ -82,8 +82,8 @@ fn an_elastic_volcano_job_has_its_minimum_in_its_spec() {
         )));
         match job {
             Ok(spec) => {
-                let placement = engine::facts::ClusterPlacement::default();
-                let demand = spec.demand(false, engine::facts::Split::Never, placement);
+                let placement = facts::ClusterPlacement::default();
+                let demand = spec.demand(false, facts::Split::Never, placement);
                 let roles = demand.roles.iter();
                 let roles: Vec<String> = roles
                     .map(|role| format!("{} {} to {}", role.name, role.min, role.count))

@@ -143,7 +143,7 @@ fn a_job_whose_template_is_missing_or_not_countable_has_no_size() {
     let error = |of: &dyn Fn(&str) -> Option<&'static ClaimedDevices>| {
         let error = job().with_claims(of).unwrap_err();
         assert!(matches!(error, SpecError::Uncounted { .. }), "{error}");
-        assert_eq!(error.reason(), engine::Reason::SizeUnknown);
+        assert_eq!(error.reason(), facts::Reason::SizeUnknown);
         error.to_string()
     };
     let missing = error(&|_| None);

@@ -3,8 +3,7 @@
 use crate::error::SpecError;
 use crate::field::Field;
 use crate::pod_shape::PodShape;
-use engine::Resources;
-use engine::resources::ResourceName;
+use facts::{ResourceName, Resources};
 use serde_json::Value;
 
 /// The limits of a LimitRange that concern pods.

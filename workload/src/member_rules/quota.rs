@@ -6,10 +6,7 @@ use crate::field::Field;
 use crate::kinds::counted_as;
 use crate::member_rules::MemberRules;
 use crate::pod_shape::PodShape;
-use engine::Resources;
-use engine::facts::Role;
-use engine::quantity::Amount;
-use engine::resources::ResourceName;
+use facts::{Amount, ResourceName, Resources, Role};
 use serde_json::Value;
 
 /// The bounds of a ResourceQuota that concern pods and jobs, and what is used of them.

@@ -1,8 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use crate::cluster_placement;
 use crate::testing::yaml;
-use engine::facts::{ClusterFact, Division};
-use engine::{ClusterName, facts::ClusterPlacement};
+use facts::{ClusterFact, ClusterName, ClusterPlacement, Division};
 use insta::assert_snapshot;
 
 fn placement(text: &str) -> ClusterPlacement {

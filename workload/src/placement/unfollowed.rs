@@ -4,7 +4,7 @@
 //! that it cannot meet, is said too: the reason why it waits names clusters, and not the field.
 
 use crate::kinds;
-use engine::facts::{Demand, Division, Split};
+use facts::{Demand, Division, Split};
 use serde_json::Value;
 
 const SCHEDULING: &str = "spec.placement.replicaScheduling";
@@ -101,7 +101,7 @@ mod tests {
             roles: Vec::new(),
             min_available: 2,
             natively_divisible: divided,
-            held: engine::facts::Held::Not,
+            held: facts::Held::Not,
             elastic: false,
             split: if splits { Split::Allowed } else { Split::Never },
             topology: None,
@@ -143,7 +143,7 @@ mod tests {
             roles: Vec::new(),
             min_available: 0,
             natively_divisible: false,
-            held: engine::facts::Held::Not,
+            held: facts::Held::Not,
             elastic: false,
             split: Split::Never,
             topology: None,

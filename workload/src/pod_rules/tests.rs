@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use crate::testing::yaml;
 use crate::{read_spec, warnings};
-use engine::pod_rules::{NodeDomain, PodRule, PodRuleKind};
+use facts::pod_rules::{NodeDomain, PodRule, PodRuleKind};
 
 /// A rule in a few words.
 fn words(rule: &PodRule) -> String {

@@ -1,8 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use crate::testing::{asked, shown, yaml};
 use crate::*;
-use engine::ClusterName;
-use engine::facts::{RolePods, Share};
+use facts::{ClusterName, RolePods, Share};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -269,7 +268,7 @@ fn check(spec: &WorkloadSpec) -> Result<(), TestCaseError> {
     let total = spec
         .roles
         .iter()
-        .try_fold(engine::Resources::new(), |sum, role| {
+        .try_fold(facts::Resources::new(), |sum, role| {
             sum.checked_add(&role.request.checked_mul(role.count)?)
         });
     prop_assert!(total.is_some());

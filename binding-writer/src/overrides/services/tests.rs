@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use engine::ClusterName;
+use facts::ClusterName;
 use runtime::testing::{FakeApi, Fault};
 
 const SERVICE: &str = "/api/v1/namespaces/team/services/muster-a-0";

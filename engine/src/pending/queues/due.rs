@@ -6,11 +6,10 @@
 //! more than that is parked again.
 
 use super::{PendingQueues, class_mut};
-use crate::amounts::resources::ResourceName;
-use crate::api::ids::{PoolClass, QueueName};
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::pending_queue::ClassState;
 use crate::pending::shapes::ShapeId;
+use facts::{PoolClass, QueueName, ResourceName};
 use std::collections::BTreeSet;
 
 /// What is to be woken.

@@ -5,11 +5,10 @@
 //! if another job has used that headroom before the class was evaluated.
 
 use super::{PendingQueues, class_mut};
-use crate::amounts::resources::ResourceName;
-use crate::api::ids::{PoolClass, QueueName};
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::pending_queue::{ClassState, FreedClass};
 use crate::pending::shapes::ShapeId;
+use facts::{PoolClass, QueueName, ResourceName};
 
 impl PendingQueues {
     /// Wakes what waits for no more headroom of a queue's bounds than there is, until that headroom is used: at most so

@@ -1,8 +1,8 @@
 //! The shares of users, by which the jobs of a queue come in turn.
 
 use super::PendingQueues;
-use crate::api::ids::QueueName;
 use crate::api::job::UserId;
+use facts::QueueName;
 use std::collections::BTreeMap;
 
 impl PendingQueues {

@@ -1,12 +1,11 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::amounts::resources::ResourceName;
-use crate::api::ids::{JobKey, Time};
 use crate::api::job::UserId;
 use crate::capacity::testing::demand;
 use crate::pending::shapes::{Shapes, SlotSetId};
 use crate::pending::testing::shape;
+use facts::{JobKey, ResourceName, Time};
 use std::cmp::Reverse;
 
 fn rank(name: &str, at: i64) -> QueueOrder {

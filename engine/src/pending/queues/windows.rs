@@ -1,10 +1,10 @@
 //! The reservation windows of queues, as they were last noted.
 
 use super::PendingQueues;
-use crate::api::ids::QueueName;
 use crate::pending::pending_queue::{PendingClass, PendingQueue};
 use crate::pending::shapes::ShapeId;
 use crate::quota::QueueId;
+use facts::QueueName;
 use std::collections::BTreeSet;
 
 impl PendingQueues {

@@ -1,21 +1,11 @@
 //! `APIEnablement`: the cluster serves the job's kind (as Karmada's plugin of that name).
 
-use crate::plugins::Plugin;
-use crate::plugins::filter::{Filter, Holds, Question};
+use crate::plugins::filter::{Filter, Question};
 
 /// See the module.
 pub(crate) struct ApiEnablementFilter;
 
 impl Filter for ApiEnablementFilter {
-    fn plugin(&self) -> Plugin<Holds> {
-        Plugin {
-            name: "APIEnablement",
-            about: "clusters that serve the job's kind, as Karmada reports; leave it out if \
-                    Karmada cannot list all APIs of the clusters",
-            unset: Holds::Unset,
-        }
-    }
-
     fn refuses(&self, question: &Question<'_>) -> Option<String> {
         let api = &question.placement.api;
         if api.is_empty() {

@@ -1,26 +1,16 @@
 //! `DataRegion`: the cluster is in a region of the job's data, which must stay there.
 
-use crate::plugins::Plugin;
-use crate::plugins::filter::{Filter, Holds, Question};
+use crate::plugins::filter::{Filter, Question};
 
 /// See the module.
 pub(crate) struct DataRegion;
 
 impl Filter for DataRegion {
-    fn plugin(&self) -> Plugin<Holds> {
-        Plugin {
-            name: "DataRegion",
-            about: "clusters in a region (spec.region) of a cluster that holds the job's data \
-                    (muster.io/data-clusters); jobs that name none go anywhere",
-            unset: Holds::Named,
-        }
-    }
-
     fn refuses(&self, question: &Question<'_>) -> Option<String> {
         let data = &question.placement.data_clusters;
         let cluster = question.cluster;
         let with_data = data.iter().filter_map(|name| question.fleet.get(name));
-        let near = |holder: &crate::api::facts::ClusterFact| {
+        let near = |holder: &facts::ClusterFact| {
             holder.name == cluster.name
                 || (!holder.region.is_empty() && holder.region == cluster.region)
         };

@@ -1,21 +1,12 @@
 //! `SpreadConstraint`: the cluster has what the job's spread constraints group clusters by (as Karmada's plugin of
 //! that name).
 
-use crate::plugins::Plugin;
-use crate::plugins::filter::{Filter, Holds, Question};
+use crate::plugins::filter::{Filter, Question};
 
 /// See the module.
 pub(crate) struct SpreadConstraint;
 
 impl Filter for SpreadConstraint {
-    fn plugin(&self) -> Plugin<Holds> {
-        Plugin {
-            name: "SpreadConstraint",
-            about: "clusters that have what the spread constraints of the job's policy group by, such as a region",
-            unset: Holds::Always,
-        }
-    }
-
     fn refuses(&self, question: &Question<'_>) -> Option<String> {
         let mut rules = question.placement.spread.iter();
         rules.find_map(|rule| {

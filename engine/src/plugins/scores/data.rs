@@ -1,6 +1,5 @@
 //! `data`: the distance to the job's data.
 
-use crate::plugins::Plugin;
 use crate::plugins::distance::distance;
 use crate::plugins::score::{Score, ScoredJob, Site};
 
@@ -8,14 +7,6 @@ use crate::plugins::score::{Score, ScoredJob, Site};
 pub(crate) struct Data;
 
 impl Score for Data {
-    fn plugin(&self) -> Plugin<u32> {
-        Plugin {
-            name: "data",
-            about: "To be near the clusters that hold its data (muster.io/data-clusters)",
-            unset: 10,
-        }
-    }
-
     fn of_cluster(&self, job: &ScoredJob<'_>, site: &Site<'_>) -> i64 {
         let Some(fact) = site.fact else { return 0 };
         let data = job.data.iter();

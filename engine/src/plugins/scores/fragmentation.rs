@@ -1,21 +1,12 @@
 //! `fragmentation`: devices that become unusable for the usual jobs (FGD).
 
 use crate::capacity::PackEffect;
-use crate::plugins::Plugin;
 use crate::plugins::score::{Score, ScoredJob, Site};
 
 /// See the module.
 pub(crate) struct Fragmentation;
 
 impl Score for Fragmentation {
-    fn plugin(&self) -> Plugin<u32> {
-        Plugin {
-            name: "fragmentation",
-            about: "To leave few devices that no usual job can use",
-            unset: 100,
-        }
-    }
-
     fn of_nodes(&self, effect: &PackEffect) -> i128 {
         effect.growth
     }

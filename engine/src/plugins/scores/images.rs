@@ -1,6 +1,5 @@
 //! `images`: the nodes that have to pull images of the job.
 
-use crate::plugins::Plugin;
 use crate::plugins::score::{Score, ScoredJob, Site};
 
 /// See the module.
@@ -11,14 +10,6 @@ pub(crate) struct Images;
 const ALL: i64 = 100;
 
 impl Score for Images {
-    fn plugin(&self) -> Plugin<u32> {
-        Plugin {
-            name: "images",
-            about: "To use nodes that have its images, of those of 256 MiB or more; 100 where all have to pull",
-            unset: 1,
-        }
-    }
-
     fn of_cluster(&self, _: &ScoredJob<'_>, site: &Site<'_>) -> i64 {
         site.without_images * ALL / 1000
     }

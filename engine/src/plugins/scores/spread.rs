@@ -1,20 +1,11 @@
 //! `spread`: the part of a cluster that is in use, in pods of the job that fit.
 
-use crate::plugins::Plugin;
 use crate::plugins::score::{Score, ScoredJob, Site};
 
 /// See the module.
 pub(crate) struct Spread;
 
 impl Score for Spread {
-    fn plugin(&self) -> Plugin<u32> {
-        Plugin {
-            name: "spread",
-            about: "To use clusters evenly",
-            unset: 0,
-        }
-    }
-
     fn of_cluster(&self, _: &ScoredJob<'_>, site: &Site<'_>) -> i64 {
         let (now, empty) = (site.fitting.now, site.fitting.empty);
         let used = u128::from(empty.saturating_sub(now)) * 1000;

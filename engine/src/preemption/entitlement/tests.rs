@@ -3,9 +3,8 @@
 
 use super::*;
 use crate::amounts::totals::ResourceTotals;
-use crate::api::facts::{PolicyFact, PoolBound, QueueFact};
-use crate::api::ids::{ClusterName, PoolClass};
 use crate::quota::testing;
+use facts::{ClusterName, PolicyFact, PoolBound, PoolClass, QueueFact};
 use std::collections::BTreeMap;
 
 fn res(text: &str) -> Resources {

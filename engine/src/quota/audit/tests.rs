@@ -4,12 +4,12 @@
 use super::*;
 use crate::amounts::resource_ids::ResourceVec;
 use crate::api::charge::Pools;
-use crate::api::ids::{ClusterName, JobKey, PoolClass, Time};
 use crate::api::job::{JobState, QueueOrder, UserId};
 use crate::quota::queue::QueueId;
 use crate::quota::scopes::OVERALL;
 use crate::quota::sibling_order::QueueHeads;
 use crate::quota::testing::{ann, queue};
+use facts::{ClusterName, JobKey, PoolClass, Time};
 use std::cmp::Reverse;
 
 fn name() -> QueueName {

@@ -14,7 +14,7 @@ fn counted(view: &mut MemberView) -> (Option<u32>, usize) {
 
 /// A view of a Job of which this many pods have ended one after the other, and one more runs.
 fn with_ended(pods: usize) -> MemberView {
-    let mut view = MemberView::new(engine::ClusterName::new("m1"));
+    let mut view = MemberView::new(facts::ClusterName::new("m1"));
     view.pod(pod_in("Running", "runs", "runs", Some("train")));
     for index in 0..pods {
         let name = format!("p{index}");

@@ -15,7 +15,7 @@ use crate::rendezvous::Meeting;
 use crate::size::{self, PriorityOf, Size};
 use crate::ttl::TtlField;
 use crate::{pod_specs, services};
-use engine::facts::Role;
+use facts::Role;
 use serde_json::Value;
 use std::collections::BTreeMap;
 

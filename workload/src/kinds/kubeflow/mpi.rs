@@ -24,8 +24,7 @@ use crate::pod;
 use crate::pod_shape::AddedInit;
 use crate::rendezvous::Meeting;
 use crate::services;
-use engine::quantity::Amount;
-use engine::resources::ResourceName;
+use facts::{Amount, ResourceName};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use crate::error::SpecError;
 use crate::field::Field;
 use crate::pod::PodRequirements;
 use crate::size::{self, Size};
-use engine::facts::Role;
+use facts::Role;
 
 struct ReplicaGroup {
     role: Role,

@@ -6,8 +6,7 @@ use crate::error::SpecError;
 use crate::field::{Field, MAX_PODS};
 use crate::pod::{self, PodRequirements, cpu_and_memory};
 use crate::size::{self, Size};
-use engine::Resources;
-use engine::facts::Role;
+use facts::{Resources, Role};
 
 /// Label with which KubeRay sets the PriorityClass of a cluster's gang.
 const PRIORITY_LABEL: &str = "ray.io/priority-class-name";

@@ -19,8 +19,7 @@ use crate::queued_status::QueuedStatus;
 use crate::size::{self, PriorityOf, Size};
 use crate::ttl::TtlField;
 use crate::{pod_specs, services, warnings};
-use engine::Resources;
-use engine::facts::Role;
+use facts::{Resources, Role};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -40,7 +40,7 @@ fn all_tasks_are_counted() {
     topology {"highestTierAllowed":2,"mode":"hard"}
     "#);
     let spec = read_spec(&yaml(PS_AND_WORKERS)).unwrap();
-    let gpu = engine::ResourceName::new("nvidia.com/gpu");
+    let gpu = facts::ResourceName::new("nvidia.com/gpu");
     let gpus = spec
         .roles
         .iter()

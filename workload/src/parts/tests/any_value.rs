@@ -185,7 +185,7 @@ fn a_part_requests_only_its_share() {
             hosts: hosts.into(),
         };
         let parts = parts(&template, Attempt(1), &shares, &reach, false).unwrap();
-        let nothing = engine::Resources::new();
+        let nothing = facts::Resources::new();
         for (part, share) in parts.iter().zip(&shares) {
             let charged = share.pods.iter().fold(nothing.clone(), |sum, pods| {
                 let role = spec

@@ -6,8 +6,7 @@ use crate::parts::tests::{field, leader, shares, variable};
 use crate::parts::{RenderedPart, parts};
 use crate::rendezvous::Reach;
 use crate::testing::yaml;
-use engine::facts::{RolePods, Share};
-use engine::{Attempt, ClusterName};
+use facts::{Attempt, ClusterName, RolePods, Share};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,7 +6,7 @@ use crate::parts::{RenderedPart, parts};
 use crate::rendezvous::Reach;
 use crate::testing::{asked, yaml};
 use crate::{GangRules, Outcome, outcome, split};
-use engine::Attempt;
+use facts::Attempt;
 use insta::assert_snapshot;
 
 /// The operator's own example (examples/jax/jax-dist-spmd-mnist), with devices and a sidecar.

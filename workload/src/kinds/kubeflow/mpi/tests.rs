@@ -6,8 +6,7 @@ use crate::parts::{RenderedPart, parts};
 use crate::rendezvous::Reach;
 use crate::split;
 use crate::testing::yaml;
-use engine::facts::Share;
-use engine::{Attempt, ClusterName};
+use facts::{Attempt, ClusterName, Share};
 use insta::assert_snapshot;
 
 const JOB: &str = "

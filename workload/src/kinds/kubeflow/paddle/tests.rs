@@ -5,8 +5,7 @@ use crate::parts::tests::{field, leader, shares, variable};
 use crate::parts::{RenderedPart, parts};
 use crate::split;
 use crate::testing::{asked, yaml};
-use engine::Attempt;
-use engine::facts::Share;
+use facts::{Attempt, Share};
 use insta::assert_snapshot;
 
 /// The operator's own examples (examples/paddlepaddle): with equal pods, and with servers and trainers.

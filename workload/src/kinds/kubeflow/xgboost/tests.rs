@@ -6,7 +6,7 @@ use crate::parts::{RenderedPart, parts};
 use crate::rendezvous::Reach;
 use crate::testing::{asked, yaml};
 use crate::{rendered, split};
-use engine::{Attempt, ClusterName};
+use facts::{Attempt, ClusterName};
 use insta::assert_snapshot;
 
 /// The operator's own example (examples/xgboost/lightgbm-dist), with requests and a command.

@@ -6,8 +6,7 @@ use crate::parts::tests::{field, shares, variable};
 use crate::parts::{RenderedPart, parts};
 use crate::rendezvous::Reach;
 use crate::testing::yaml;
-use engine::Attempt;
-use engine::facts::Share;
+use facts::{Attempt, Share};
 
 const CLUSTER: &str = "
 apiVersion: ray.io/v1

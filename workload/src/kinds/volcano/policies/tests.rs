@@ -6,7 +6,7 @@ use crate::parts::parts;
 use crate::parts::tests::{field, shares};
 use crate::rendezvous::Reach;
 use crate::testing::yaml;
-use engine::Attempt;
+use facts::Attempt;
 
 /// A job of a master and four workers with these policies: of the job, of the master, of the workers.
 fn job(policies: [&str; 3]) -> Value {

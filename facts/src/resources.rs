@@ -3,9 +3,9 @@
 //! [`Resources`] distinguishes an absent resource from an explicit zero, as Volcano does: `cpu: 0`
 //! in a capability means none, and no `cpu` means no bound.
 
-use crate::amounts::quantity::{Amount, Quantity, QuantityError};
-use crate::amounts::small_map::SmallMap;
-use crate::amounts::texts::name_type;
+use crate::quantity::{Amount, Quantity, QuantityError};
+use crate::small_map::SmallMap;
+use crate::texts::name_type;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -151,6 +151,7 @@ pub struct Resources(SmallMap<ResourceName, Amount>);
 
 impl Resources {
     /// No resources.
+    #[inline]
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -177,23 +178,27 @@ impl Resources {
     }
 
     /// The amount of `name`, if it is present.
+    #[inline]
     #[must_use]
     pub fn get(&self, name: &ResourceName) -> Option<Amount> {
         self.0.get(name).copied()
     }
 
     /// The amount of `name`, zero if it is absent: for requests and usage, not for bounds.
+    #[inline]
     #[must_use]
     pub fn amount_of(&self, name: &ResourceName) -> Amount {
         self.get(name).unwrap_or_default()
     }
 
     /// Sets the amount of `name`.
+    #[inline]
     pub fn set(&mut self, name: ResourceName, amount: Amount) {
         self.0.insert(name, amount);
     }
 
     /// Sets the amount of `name`, which is cloned only if it is absent.
+    #[inline]
     fn put(&mut self, name: &ResourceName, amount: Amount) {
         match self.0.get_mut(name) {
             Some(known) => *known = amount,
@@ -202,11 +207,13 @@ impl Resources {
     }
 
     /// All resources with their amounts, in order of name.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&ResourceName, Amount)> {
         self.0.iter().map(|(name, amount)| (name, *amount))
     }
 
     /// Whether no resource is present.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

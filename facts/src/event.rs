@@ -1,13 +1,14 @@
 //! Events: the inputs of the engine. Each is idempotent and carries its own time.
 
-use crate::amounts::resources::Resources;
-use crate::api::facts::{
-    Admission, ClusterFact, JobFact, Leaving, NodeFact, NodeImages, PodFact, PolicyFact,
-    PriorityClassFact, QueueFact,
+use crate::faults::FaultRuleSet;
+use crate::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time, Uid};
+use crate::images::NodeImages;
+use crate::objects::{
+    Admission, ClusterFact, JobFact, Leaving, NodeFact, PodFact, PolicyFact, PriorityClassFact,
+    QueueFact,
 };
-use crate::api::faults::FaultRuleSet;
-use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, QueueName, Time, Uid};
-use crate::api::reason::Reason;
+use crate::reason::Reason;
+use crate::resources::Resources;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// A map as a vector of entries, sorted by key. It compares as a `BTreeMap` does.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct SmallMap<K, V>(Vec<(K, V)>);
+pub struct SmallMap<K, V>(Vec<(K, V)>);
 
 impl<K, V> Default for SmallMap<K, V> {
     fn default() -> Self {
@@ -17,20 +17,20 @@ impl<K, V> Default for SmallMap<K, V> {
 
 impl<K: Ord, V> SmallMap<K, V> {
     /// The value of `key`.
-    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+    pub fn get(&self, key: &K) -> Option<&V> {
         // Equal names mostly share one text, so comparing them is cheap.
         let entry = self.0.iter().find(|(known, _)| known == key);
         entry.map(|(_, value)| value)
     }
 
     /// The value of `key`, mutable.
-    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let entry = self.0.iter_mut().find(|(known, _)| known == key);
         entry.map(|(_, value)| value)
     }
 
     /// Sets the value of `key`.
-    pub(crate) fn insert(&mut self, key: K, value: V) {
+    pub fn insert(&mut self, key: K, value: V) {
         match self.0.binary_search_by(|(known, _)| known.cmp(&key)) {
             Ok(at) => self.0[at].1 = value,
             Err(at) => self.0.insert(at, (key, value)),
@@ -38,22 +38,22 @@ impl<K: Ord, V> SmallMap<K, V> {
     }
 
     /// Removes the entry of `key`, if there is one.
-    pub(crate) fn remove(&mut self, key: &K) {
+    pub fn remove(&mut self, key: &K) {
         self.0.retain(|(known, _)| known != key);
     }
 
     /// Keeps only the entries for which `keep` returns true.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&V) -> bool) {
+    pub fn retain(&mut self, keep: impl Fn(&V) -> bool) {
         self.0.retain(|(_, value)| keep(value));
     }
 
     /// All entries, in order of their keys.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.0.iter().map(|(key, value)| (key, value))
     }
 
     /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

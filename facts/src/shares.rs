@@ -1,6 +1,6 @@
 //! The rules of a queue for what it, its users and its namespaces have: fair shares and limits.
 
-use crate::amounts::resources::Resources;
+use crate::resources::Resources;
 use serde::{Deserialize, Serialize};
 
 /// How a queue's usage is compared with that of its siblings.

@@ -1,6 +1,6 @@
 //! Container images: those that a node has, and those that a job needs.
 
-use crate::api::ids::{ClusterName, NodeName};
+use crate::ids::{ClusterName, NodeName};
 use serde::{Deserialize, Serialize};
 
 /// The smallest image that counts, in bytes: 256 MiB. A smaller one arrives in seconds, and few nodes list it, because

@@ -4,7 +4,7 @@
 //! Label selectors are evaluated before, against the pods of the job itself: a rule names roles. Pods of other jobs
 //! are not known here.
 
-use crate::api::facts::NodeFact;
+use crate::objects::NodeFact;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -22,6 +22,7 @@ pub enum NodeDomain {
 
 impl NodeDomain {
     /// The domain of a node; `None` if it is in none.
+    #[inline]
     #[must_use]
     pub fn of<'a>(&self, node: &'a NodeFact) -> Option<&'a str> {
         match self {
@@ -34,6 +35,7 @@ impl NodeDomain {
     }
 
     /// Whether each node is a domain of its own.
+    #[inline]
     #[must_use]
     pub fn is_node(&self) -> bool {
         match self {

@@ -1,7 +1,7 @@
 //! Names, times and attempts. Each has a type of its own, so that they cannot be confused.
 
-use crate::amounts::texts::{name_type, order_of_texts};
-pub use crate::api::uid::Uid;
+use crate::texts::{name_type, order_of_texts};
+pub use crate::uid::Uid;
 use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -82,6 +82,7 @@ impl JobKey {
     }
 
     /// Whether it is the key of a job, and not that of the pods of a namespace that belong to none.
+    #[inline]
     #[must_use]
     pub fn is_job(&self) -> bool {
         !self.name.is_empty()
@@ -91,6 +92,7 @@ impl JobKey {
 impl Deref for JobKey {
     type Target = JobNames;
 
+    #[inline]
     fn deref(&self) -> &JobNames {
         &self.0.names
     }
@@ -109,12 +111,14 @@ impl From<JobKey> for JobNames {
 }
 
 impl Hash for JobKey {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.0.hash);
     }
 }
 
 impl Ord for JobKey {
+    #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
         if Arc::ptr_eq(&self.0, &other.0) {
             return Ordering::Equal;
@@ -124,6 +128,7 @@ impl Ord for JobKey {
 }
 
 impl PartialOrd for JobKey {
+    #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -153,12 +158,14 @@ pub struct Time(pub i64);
 
 impl Time {
     /// `self` plus `millis` milliseconds, at most the end of time.
+    #[inline]
     #[must_use]
     pub fn after(self, millis: i64) -> Self {
         Self(self.0.saturating_add(millis))
     }
 
     /// Milliseconds from `earlier` to `self`, zero if `earlier` is later.
+    #[inline]
     #[must_use]
     pub fn millis_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0).max(0)

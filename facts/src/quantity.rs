@@ -56,12 +56,14 @@ impl Amount {
     pub const ZERO: Self = Self(0);
 
     /// `self + other`, or `None` if the sum overflows.
+    #[inline]
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
         self.0.checked_add(other.0).map(Self)
     }
 
     /// `self × times`, or `None` if the product overflows.
+    #[inline]
     #[must_use]
     pub fn checked_mul(self, times: u32) -> Option<Self> {
         self.0.checked_mul(i64::from(times)).map(Self)

@@ -1,8 +1,8 @@
 //! Label requirements, taints and tolerations as in Kubernetes and Karmada, for nodes and
 //! clusters.
 
-use crate::api::facts::{ClusterFact, NodeFact};
-use crate::api::ids::{ClusterName, NodeName};
+use crate::ids::{ClusterName, NodeName};
+use crate::objects::{ClusterFact, NodeFact};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -279,16 +279,24 @@ fn matches_field(requirement: &Requirement, cluster: &ClusterFact) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amounts::resources::Resources;
-    use crate::api::ids::PoolClass;
+    use crate::ids::PoolClass;
+    use crate::resources::Resources;
     use std::collections::BTreeMap;
 
     fn cluster(provider: &str, region: &str, zones: &[&str]) -> ClusterFact {
         ClusterFact {
+            name: ClusterName::from("a"),
+            labels: BTreeMap::new(),
             provider: provider.to_owned(),
             region: region.to_owned(),
             zones: zones.iter().map(|zone| (*zone).to_owned()).collect(),
-            ..crate::testing::cluster("a")
+            taints: Vec::new(),
+            price_milli: None,
+            network: BTreeMap::new(),
+            apis: None,
+            usable: true,
+            unusable_because: String::new(),
+            paused: None,
         }
     }
 

@@ -32,7 +32,8 @@ impl fmt::Display for Symptom {
 }
 
 /// What keeps pods from running, with how many each: `2 have ImagePullBackOff (...)`.
-pub(crate) fn described(symptoms: &[(&Symptom, u32)]) -> String {
+#[must_use]
+pub fn described(symptoms: &[(&Symptom, u32)]) -> String {
     let each = symptoms.iter().map(|(symptom, pods)| match pods {
         1 => format!("1 has {symptom}"),
         pods => format!("{pods} have {symptom}"),

@@ -1,12 +1,12 @@
 //! The request of a job: its roles, how it may be split, and where it may be placed.
 
-use crate::amounts::resources::Resources;
-use crate::api::ids::ClusterName;
-use crate::api::matching::{ClusterRule, NodeTerm, Toleration};
-use crate::api::pod_rules::PodRule;
-use crate::api::reason::Reason;
-use crate::api::spread::{Division, GroupSpread};
+use crate::ids::ClusterName;
+use crate::matching::{ClusterRule, NodeTerm, Toleration};
 use crate::plugins::Filters;
+use crate::pod_rules::PodRule;
+use crate::reason::Reason;
+use crate::resources::Resources;
+use crate::spread::{Division, GroupSpread};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -64,6 +64,7 @@ impl Role {
     }
 
     /// The request of one pod in a cluster.
+    #[inline]
     #[must_use]
     pub fn request_in(&self, cluster: &ClusterName) -> &Resources {
         self.requests_in.get(cluster).unwrap_or(&self.request)
@@ -147,24 +148,28 @@ pub struct Demand {
 
 impl Demand {
     /// Whether each cluster gets a part of its own, rendered by an override.
+    #[inline]
     #[must_use]
     pub fn in_parts(&self) -> bool {
         self.split != Split::Never || self.held == Held::ByOverride
     }
 
     /// Whether a cluster starts the admitted number of pods, and not the template's.
+    #[inline]
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held != Held::Not || self.natively_divisible
     }
 
     /// Whether it may be spread over several clusters, by its kind or by its user's word.
+    #[inline]
     #[must_use]
     pub fn is_divisible(&self) -> bool {
         self.natively_divisible || self.split != Split::Never
     }
 
     /// Whether some of its pods have to stand in some way to each other.
+    #[inline]
     #[must_use]
     pub fn has_rules(&self) -> bool {
         self.roles.iter().any(|role| !role.rules.is_empty())
@@ -188,6 +193,7 @@ impl Demand {
     }
 
     /// The number of all its pods.
+    #[inline]
     #[must_use]
     pub fn pods(&self) -> u64 {
         self.roles.iter().map(|role| u64::from(role.count)).sum()

@@ -1,8 +1,8 @@
 //! What a propagation policy wishes for a job over several clusters: groups of clusters to spread over, and how its
 //! pods are shared out among clusters.
 
-use crate::api::facts::ClusterFact;
-use crate::api::matching::ClusterRule;
+use crate::matching::ClusterRule;
+use crate::objects::ClusterFact;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -21,7 +21,8 @@ pub enum GroupBy {
 
 impl GroupBy {
     /// The groups that `cluster` belongs to; none if it lacks what clusters are grouped by.
-    pub(crate) fn groups<'a>(&self, cluster: &'a ClusterFact) -> Vec<&'a str> {
+    #[must_use]
+    pub fn groups<'a>(&self, cluster: &'a ClusterFact) -> Vec<&'a str> {
         let one = |value: &'a str| (!value.is_empty()).then_some(value).into_iter().collect();
         match self {
             Self::Provider => one(&cluster.provider),

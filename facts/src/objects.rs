@@ -3,15 +3,14 @@
 //! Facts are level-triggered: each contains all that is known of its object, and the same fact a
 //! second time changes nothing.
 
-use crate::amounts::resources::Resources;
-pub use crate::api::demand::{ClusterPlacement, Demand, Held, Hold, Role, Split, Topology};
-use crate::api::faults::Symptom;
-use crate::api::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
-pub use crate::api::images::{LARGE_IMAGE_BYTES, NodeImages, RoleImages};
-use crate::api::matching::Taint;
-pub use crate::api::shares::{FairShare, FairShareWithin, Limits};
-pub use crate::api::spread::{ClusterWeight, Division, GroupBy, GroupSpread};
-pub use crate::plugins::{Filters, PlacementWeights};
+use crate::demand::{Demand, Hold};
+use crate::faults::Symptom;
+use crate::ids::{Attempt, ClusterName, JobKey, NodeName, PoolClass, QueueName, Time, Uid};
+use crate::images::RoleImages;
+use crate::matching::Taint;
+use crate::plugins::PlacementWeights;
+use crate::resources::Resources;
+use crate::shares::{FairShare, Limits};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -253,6 +252,7 @@ pub struct ClusterPause {
 
 impl ClusterFact {
     /// Whether it has a taint with this key.
+    #[inline]
     #[must_use]
     pub fn has_taint(&self, key: &str) -> bool {
         self.taints.iter().any(|taint| taint.key == key)
@@ -318,12 +318,14 @@ fn is_zero(number: &u32) -> bool {
 
 impl PodFact {
     /// Whether it has ended and so uses nothing of its node.
+    #[inline]
     #[must_use]
     pub fn ended(&self) -> bool {
         matches!(self.phase, PodPhase::Ended | PodPhase::Disrupted)
     }
 
     /// The job that it belongs to, if it belongs to one.
+    #[inline]
     #[must_use]
     pub fn job(&self) -> Option<&JobKey> {
         self.job.as_ref().filter(|key| key.is_job())
@@ -411,6 +413,7 @@ pub struct Share {
 
 impl Share {
     /// The number of pods of this part.
+    #[inline]
     #[must_use]
     pub fn replicas(&self) -> u32 {
         self.pods.iter().map(|role| role.count).sum()

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Compares two texts. Equal texts are mostly one and the same, which need not be read.
+#[inline]
 pub(crate) fn order_of_texts(one: &Arc<str>, other: &Arc<str>) -> Ordering {
     if Arc::ptr_eq(one, other) {
         return Ordering::Equal;
@@ -43,24 +44,28 @@ macro_rules! name_type {
         // As derived, but for the pointers: names of one text are mostly one and the same, and
         // `Arc<str>` reads the texts all the same.
         impl PartialEq for $name {
+            #[inline]
             fn eq(&self, other: &Self) -> bool {
                 std::sync::Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
             }
         }
 
         impl std::hash::Hash for $name {
+            #[inline]
             fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
                 self.0.hash(state);
             }
         }
 
         impl Ord for $name {
+            #[inline]
             fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-                $crate::amounts::texts::order_of_texts(&self.0, &other.0)
+                $crate::texts::order_of_texts(&self.0, &other.0)
             }
         }
 
         impl PartialOrd for $name {
+            #[inline]
             fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
                 Some(self.cmp(other))
             }
@@ -80,6 +85,7 @@ macro_rules! name_type {
             }
 
             /// The name's text.
+            #[inline]
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
