@@ -177,9 +177,9 @@ fn outlook(text: &mut String, federation: &FederationStatus, now: Timestamp) {
         let ahead = federation.ahead.as_ref().map(|ahead| {
             format!(
                 "; ahead: {}, {}, {}",
-                counted(&position_text(ahead.jobs), "job"),
-                counted(&count_text(ahead.devices), "device"),
-                counted(&count_text(ahead.device_hours), "device-hour")
+                counted(position_text(ahead.jobs), "job"),
+                counted(count_text(ahead.devices), "device"),
+                counted(count_text(ahead.device_hours), "device-hour")
             )
         });
         let position = position_text(position);
