@@ -1,9 +1,9 @@
-//! Whether a job keeps the reservation for which it displaces others.
+//! Whether a job keeps the reservation for which it displaces others, or these come back.
 //!
-//! The jobs that are before it in the order of queues are planned without those others: they may take the nodes that it
-//! counts on. Then its reservation would be dropped, the others would come back, and it would displace them again, in a
-//! circle: so it displaces none. Jobs before it that have no reservation may get one, since those others kept their
-//! nodes or their slots.
+//! All owners are planned without those others, in the order of queues. One before the job may take the nodes that it
+//! counts on: then its reservation is dropped, the others come back, and it displaces them again, in a circle. So may a
+//! job before it that has no reservation, since those others kept their nodes or their slots; or that one takes the
+//! slots and the nodes of so many that a slot is free for the others. If they come back, the job displaces none.
 
 use crate::api::job::QueueOrder;
 use crate::api::slot::ReservationSlot;
@@ -42,13 +42,15 @@ pub(super) fn is_possible_after(
     if met.is_empty() && waiting.is_empty() {
         return true;
     }
+    let gone: Vec<Reservation> = gone.into_iter().cloned().collect();
     let stand = engine.reservations.clone();
     assume_displaced(engine, others);
     engine.reservations.set(planned.clone());
-    let is_possible = !assume_planned(engine, planned, &met, waiting, plans) || {
-        *plans += 1;
-        plan(engine).is_some_and(|again| again.scopes == planned.scopes)
-    };
+    assume_planned(engine, planned, (&met, waiting), plan, plans);
+    let inputs = engine.inputs();
+    let comes_back = |other: &Reservation| giving_way(inputs, other).is_ok();
+    let is_possible =
+        inputs.reservations.of(&planned.rank.key).is_some() || !gone.iter().any(comes_back);
     engine.reservations = stand;
     is_possible
 }
@@ -126,57 +128,72 @@ fn is_before(inputs: Inputs<'_>, place: (&QueueName, &QueueOrder), planned: &Res
     order.is_lt()
 }
 
-/// Assumes that the jobs before a planned reservation were planned one after the other, now that the owners `met` may
-/// move and those `waiting` may get a reservation. Only what is reserved is changed, and nothing is woken: the caller
-/// restores it. Returns whether anything is reserved elsewhere while the planned one has its slots.
+/// Assumes that all owners of reserved nodes were planned one after the other, now that those `met` may move and those
+/// `waiting` may get a reservation. Only what is reserved is changed, and nothing is woken: the caller restores it.
 fn assume_planned(
     engine: &mut Engine,
     planned: &Reservation,
-    met: &BTreeSet<JobKey>,
-    waiting: Vec<PlaceInOrder>,
+    (met, waiting): (&BTreeSet<JobKey>, Vec<PlaceInOrder>),
+    plan: impl Fn(&Engine) -> Option<Reservation>,
     plans: &mut usize,
-) -> bool {
+) {
     let inputs = engine.inputs();
     let owners = inputs.reservations.with_nodes();
     let owners = owners.filter(|kept| !kept.taking());
-    let owners = owners.filter(|kept| is_before(inputs, (&kept.queue, &kept.rank), planned));
     let owners = owners.map(|kept| (kept.queue.clone(), kept.rank.clone()));
-    let mut before: Vec<PlaceInOrder> = owners.chain(waiting).collect();
-    before.sort_by(|a, b| inputs.quota.compare((&a.0, &a.1), (&b.0, &b.1)));
+    let mut in_order: Vec<PlaceInOrder> = owners.chain(waiting.iter().cloned()).collect();
+    in_order.sort_by(|a, b| inputs.quota.compare((&a.0, &a.1), (&b.0, &b.1)));
     let mut moves = false;
-    for (queue, rank) in before {
-        let kept = engine.reservations.of(&rank.key);
+    for (queue, rank) in in_order {
+        let key = &rank.key;
+        let waits = waiting.iter().any(|(_, waiting)| waiting.key == *key);
+        let kept = engine.reservations.of(key).cloned();
         // Where one moved, those behind it may have to leave it.
-        if kept.is_some() && !moves && !met.contains(&rank.key) {
+        let is_planned = match &kept {
+            Some(_) => moves || met.contains(key),
+            None => waits,
+        };
+        if !is_planned {
             continue;
         }
         *plans += 1;
-        moves |= match kept.cloned() {
-            Some(kept) => assume_moved(engine, kept),
+        moves |= match kept {
             None => assume_reserved(engine, &queue, &rank),
+            Some(kept) if *key == planned.rank.key => {
+                let again = plan(engine).filter(|again| again.scopes == kept.scopes);
+                assume_instead(engine, &kept, again)
+            }
+            Some(kept) => {
+                let again = planned_again(engine.inputs(), &kept);
+                assume_instead(engine, &kept, again)
+            }
         };
-        if engine.reservations.of(&planned.rank.key).is_none() {
-            // That one has more of a claim than the others that were displaced: it keeps the slots.
-            return false;
-        }
     }
-    moves
 }
 
-/// Assumes that a reservation was planned again. Returns whether it moved.
-fn assume_moved(engine: &mut Engine, kept: Reservation) -> bool {
-    let inputs = engine.inputs();
-    let request = withheld::request_of(inputs, &kept);
-    let found = request.and_then(|request| at_least(request, |least| plan::target(inputs, least)));
-    let Some(found) = found.filter(|found| found.nodes != kept.nodes) else {
-        return false;
+/// What is reserved for an owner on the nodes that it finds now.
+fn planned_again(inputs: Inputs<'_>, kept: &Reservation) -> Option<Reservation> {
+    let request = withheld::request_of(inputs, kept)?;
+    let found = at_least(request, |least| plan::target(inputs, least));
+    match found {
+        Some(found) => Some(Reservation {
+            nodes: found.nodes,
+            start: found.start,
+            ..kept.clone()
+        }),
+        // One that lacks headroom keeps its nodes.
+        None => kept.lacked_headroom().then(|| kept.clone()),
+    }
+}
+
+/// Assumes another reservation of a job, or none. Returns whether it is on other nodes.
+fn assume_instead(engine: &mut Engine, kept: &Reservation, again: Option<Reservation>) -> bool {
+    let Some(again) = again else {
+        return engine.reservations.remove(&kept.rank.key).is_some();
     };
-    engine.reservations.set(Reservation {
-        nodes: found.nodes,
-        start: found.start,
-        ..kept
-    });
-    true
+    let moves = again.nodes != kept.nodes;
+    engine.reservations.set(again);
+    moves
 }
 
 /// Assumes that a job without a reservation got one, if one is possible. Returns whether it did.

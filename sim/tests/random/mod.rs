@@ -220,3 +220,29 @@ fn decisions_end_while_nodes_that_come_and_go_are_reserved() {
     };
     check(&case).unwrap();
 }
+
+#[test]
+fn decisions_end_though_a_job_that_displaces_another_is_displaced_itself() {
+    let case = Case {
+        fleet: "clusters: [{name: a, nodes: [{count: 1, gpus: 4}]}]".to_owned(),
+        queues: "queues: [{name: x, deserved: {gpus: 4}}, {name: y, deserved: {gpus: 4}}, \
+                 {name: z, deserved: {gpus: 4}}]"
+            .to_owned(),
+        jobs: "jobs:\n\
+               - {name: j0, queue: x, at: 236m, run: 89m, gpus: 1}\n\
+               - {name: j1, queue: x, at: 364m, run: 1m, gpus: 1}\n\
+               - {name: j2, queue: z, at: 326m, run: 1m, gpus: 1}\n\
+               - {name: j3, queue: x, at: 0m, run: 1m, gpus: 1}\n\
+               - {name: j4, queue: x, at: 236m, run: 26m, gpus: 4}\n\
+               - {name: j5, queue: y, at: 0m, run: 1m, pods: 2, gpus: 4, minimum: 1}\n\
+               - {name: j6, queue: y, at: 396m, run: 16m, pods: 4, gpus: 1, checkpoint: 17m, \
+               minimum: 1, elastic: true}\n\
+               - {name: j7, queue: z, at: 325m, run: 94m, pods: 4, gpus: 1, checkpoint: 5m, \
+               split: Allowed}\n"
+            .to_owned(),
+        faults: "seed: 789\nrate: 2000\njobsHit: 30%\nrepair: 5m-2h\ndetection: 3m\n\
+                 restart: 0m\nuntil: 60h\npreemptionRestarts: true\n"
+            .to_owned(),
+    };
+    check(&case).unwrap();
+}
