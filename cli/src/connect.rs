@@ -96,6 +96,16 @@ pub(crate) fn objects<K: Resource<DynamicType = ()>>(client: &Client) -> Api<Dyn
     Api::all_with(client.clone(), &ApiResource::erase::<K>(&()))
 }
 
+/// Returns an object as the type of its kind.
+pub(crate) fn typed<K: DeserializeOwned>(object: &DynamicObject) -> Result<K> {
+    Ok(serde_json::from_value(serde_json::to_value(object)?)?)
+}
+
+/// Returns true if `error` is the server's refusal to show something to this user.
+pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
+    error.to_string().contains("(Forbidden)")
+}
+
 /// Lists objects without managed fields, which kubectl leaves out too. `kinds` is their name in a message.
 pub(crate) async fn list(
     api: &Api<DynamicObject>,

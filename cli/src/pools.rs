@@ -118,7 +118,7 @@ impl ShownPool {
         shape: Option<Shape>,
         paused: &BTreeMap<String, String>,
     ) -> Result<Self> {
-        let pool: GpuPool = serde_json::from_value(serde_json::to_value(&object)?)?;
+        let pool: GpuPool = connect::typed(&object)?;
         let status = pool.status.clone().unwrap_or_default();
         let fits = shape.map(|shape| shape.fits(&status)).unwrap_or_default();
         Ok(Self {

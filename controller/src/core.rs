@@ -224,6 +224,7 @@ impl Core {
             .extend(self.reconciler.mirror.bindings().keys().cloned());
         for (name, fact) in self.reconciler.mirror.namespaces() {
             self.publisher.namespace(name, Some(fact));
+            self.publisher.due.namespaces.namespace(name);
         }
         let podgroups: Vec<JobKey> = self.reconciler.mirror.podgroups().keys().cloned().collect();
         for key in &podgroups {

@@ -71,8 +71,7 @@ async fn read(api: &Api<DynamicObject>, name: &str) -> Result<DynamicObject> {
 }
 
 async fn cluster_of(api: &Api<DynamicObject>, name: &str) -> Result<Cluster> {
-    let cluster = read(api, name).await?;
-    Ok(serde_json::from_value(serde_json::to_value(cluster)?)?)
+    connect::typed(&read(api, name).await?)
 }
 
 /// Returns the key of a taint that drains a cluster that any user set.
@@ -99,7 +98,7 @@ pub(super) async fn there(cluster: &str, client: &Client) -> Result<Option<Vec<L
     };
     let listed = match jobs::list(&all, &mut None, client).await {
         Ok(listed) => listed.jobs,
-        Err(error) if error.to_string().contains("(Forbidden)") => {
+        Err(error) if connect::is_forbidden(&error) => {
             eprintln!(
                 "note: you may not list the jobs of all namespaces, so those in {cluster} are not shown"
             );

@@ -35,7 +35,7 @@ pub(crate) struct ListedJob {
 impl ListedJob {
     pub(crate) fn of(mut object: DynamicObject) -> Result<Self> {
         object.metadata.managed_fields = None;
-        let group: PodGroup = serde_json::from_value(serde_json::to_value(&object)?)?;
+        let group: PodGroup = connect::typed(&object)?;
         let group = group.with_annotated_federation();
         Ok(Self { object, group })
     }

@@ -34,9 +34,8 @@ pub(super) async fn list(
             .collect()),
         format @ (Format::Json | Format::Yaml) => output::machine(&objects, format),
         format @ (Format::Table | Format::Wide) => {
-            let queues = objects.items.into_iter();
-            let queues = queues.map(|queue| serde_json::from_value(serde_json::to_value(queue)?));
-            let queues: Vec<NamespaceQueue> = queues.collect::<Result<_, serde_json::Error>>()?;
+            let queues = objects.iter().map(connect::typed);
+            let queues: Vec<NamespaceQueue> = queues.collect::<Result<_>>()?;
             let namespace = client.default_namespace();
             Ok(render(
                 &queues,

@@ -84,7 +84,7 @@ pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<Strin
 async fn policies(client: &Client, params: &ListParams) -> Result<ObjectList<DynamicObject>> {
     let api = connect::objects::<CapacityPolicy>(client);
     let listed = connect::list(&api, params, "CapacityPolicies").await;
-    listed.map_err(|error| match error.to_string().contains("(Forbidden)") {
+    listed.map_err(|error| match connect::is_forbidden(&error) {
         true => anyhow!(
             "{error}; `kubectl muster queue list --mine` shows the queues of your namespace"
         ),
@@ -106,7 +106,7 @@ async fn shown(client: &Client, policies: ObjectList<DynamicObject>) -> Result<V
         Err(error) => return Err(plain(error, "Queues")),
     };
     let shown = policies.items.into_iter().map(|policy| {
-        let policy: CapacityPolicy = serde_json::from_value(serde_json::to_value(policy)?)?;
+        let policy: CapacityPolicy = connect::typed(&policy)?;
         let queue = queues.remove(&policy.name_any());
         Ok(Shown { policy, queue })
     });

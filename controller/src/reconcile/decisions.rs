@@ -112,14 +112,8 @@ fn shrink_for(pass: &mut JobPass<'_>, queue: &QueueName, preemptor: &JobKey, mes
         preemptor,
         &format!("{key} is shrunk to make room for it: {message}"),
     );
-    if let Some(binding) = pass.mirror.bindings().get(key) {
-        let message = pass
-            .view()
-            .discreet(key, &format!("for {preemptor}: {message}"));
-        let event = JobEvent::normal(reason, "Shrink", message);
-        let object = binding.spec.resource.clone();
-        pass.push(Effect::RecordEvent { object, event });
-    }
+    let message = format!("for {preemptor}: {message}");
+    pass.record_event(JobEvent::normal(reason, "Shrink", message));
 }
 
 fn record_for_preemptor(pass: &mut JobPass<'_>, preemptor: &JobKey, message: &str) {

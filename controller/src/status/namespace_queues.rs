@@ -3,10 +3,12 @@
 //! A managed namespace has one for its default queue and for each queue that has jobs of it. Names of other tenants are
 //! hidden as everywhere; sums over all namespaces are shown.
 
+use crate::facts::running::sum;
 use crate::facts::view::View;
 use crate::status::namespace_usage::{JobPart, NamespacePart};
+use crate::status::queue_status::{self, Said};
 use crate::status::{Publishing, target_in};
-use crds::capacity_policy::{self, CapacityPolicy};
+use crds::capacity_policy::CapacityPolicy;
 use crds::conditions::{self, Statement};
 use crds::loose::QuantityText;
 use crds::namespace_queue::{NamespaceQueue, NamespaceQueueStatus, NamespaceResource};
@@ -36,10 +38,8 @@ impl Publishing<'_> {
         let usage = &mut self.publisher.due.namespaces;
         let fleet = self.reconciler.engine.fleet();
         let has_changed = usage.look_at_free(now, || {
-            let free = fleet.pools().into_iter().map(|pool| pool.free);
-            free.fold(Resources::new(), |sum, free| {
-                sum.checked_add(&free).unwrap_or(sum)
-            })
+            let pools = fleet.pools();
+            sum(pools.iter().map(|pool| &pool.free))
         });
         let known = mirror.namespace_queues();
         if has_changed {
@@ -57,12 +57,19 @@ impl Publishing<'_> {
                 namespaces.insert(Arc::from(&**name));
             }
         }
+        // What a queue uses has its first job explained, which costs more than all else here.
+        let mut usages = BTreeMap::new();
         for namespace in namespaces {
-            self.publish_namespace(&namespace, now);
+            self.publish_namespace(&namespace, &mut usages, now);
         }
     }
 
-    fn publish_namespace(&mut self, namespace: &str, now: Time) {
+    fn publish_namespace(
+        &mut self,
+        namespace: &str,
+        usages: &mut BTreeMap<QueueName, QueueUsage>,
+        now: Time,
+    ) {
         let mirror = &self.reconciler.mirror;
         let fact = mirror.namespaces().get(namespace);
         let Some(fact) = fact.filter(|fact| !fact.terminating) else {
@@ -90,15 +97,12 @@ impl Publishing<'_> {
                 objects.apply(&kind, Some(namespace), queue.as_str(), object);
                 continue; // its status follows once it exists
             };
+            let view = self.reconciler.view();
+            let usage = usages
+                .entry(queue.clone())
+                .or_insert_with(|| view.engine.queue_usage(queue).unwrap_or_default());
             let free = self.publisher.due.namespaces.free();
-            let status = status(
-                self.reconciler.view(),
-                seen,
-                (namespace, queue),
-                part,
-                free,
-                now,
-            );
+            let status = status(view, seen, (namespace, queue), (part, usage, free), now);
             if seen.status.as_ref() != Some(&status) {
                 let target = target_in::<NamespaceQueue>(Some(namespace), queue.as_str());
                 self.publisher
@@ -133,10 +137,7 @@ fn part_of(view: View<'_>, key: &JobKey) -> Option<JobPart> {
                 .excess(key)
                 .into_iter()
                 .flat_map(BTreeMap::values);
-            let all = charges.chain(excess);
-            all.fold(Resources::new(), |sum, charge| {
-                sum.checked_add(charge).unwrap_or(sum)
-            })
+            sum(charges.chain(excess))
         }
         (_, None) => view.last_facts.get(key)?.demand.total().unwrap_or_default(),
     };
@@ -152,16 +153,14 @@ fn status(
     view: View<'_>,
     seen: &NamespaceQueue,
     (namespace, queue): (&str, &QueueName),
-    part: &NamespacePart,
-    free: &Resources,
+    (part, usage, free): (&NamespacePart, &QueueUsage, &Resources),
     now: Time,
 ) -> NamespaceQueueStatus {
-    let usage = view.engine.queue_usage(queue).unwrap_or_default();
     let policy = view.mirror.policies().get(queue);
     let mut conditions = seen.status.clone().unwrap_or_default().conditions;
-    let (holds, reason, message) = open(view, namespace, queue, &usage);
+    let (type_, holds, reason, message) = open(view, namespace, queue, usage);
     let statement = Statement {
-        type_: capacity_policy::condition_type::OPEN,
+        type_,
         holds: Some(holds),
         reason: &reason,
         message: &message,
@@ -177,7 +176,7 @@ fn status(
     let ahead = pending.position(|job| &*job.namespace == namespace);
     NamespaceQueueStatus {
         conditions,
-        resources: resources(policy, part, &usage, free),
+        resources: resources(policy, part, usage, free),
         counts: part.counts.clone(),
         queue_pending: usage.pending_jobs.into(),
         pending_ahead: ahead.and_then(|ahead| i64::try_from(ahead).ok()),
@@ -185,21 +184,17 @@ fn status(
 }
 
 /// Returns whether jobs of a namespace may be admitted from a queue, and why not.
-fn open(
-    view: View<'_>,
-    namespace: &str,
-    queue: &QueueName,
-    usage: &QueueUsage,
-) -> (bool, String, String) {
+fn open(view: View<'_>, namespace: &str, queue: &QueueName, usage: &QueueUsage) -> Said {
     let reader = JobKey::of_namespace(namespace);
-    if let Some((reason, message)) = &usage.closed {
-        return (false, reason.to_string(), view.discreet(&reader, message));
+    let (type_, holds, reason, message) = queue_status::open(usage);
+    if !holds {
+        return (type_, holds, reason, view.discreet(&reader, &message));
     }
     let labels = view.namespace_of(&reader).labels;
     let closed = view.mirror.queueing.closed_to(queue, namespace, &labels);
     match closed.filter(|_| !view.rights.is_known(namespace, queue)) {
-        Some(why) => (false, Reason::QueueNotPermitted.to_string(), why),
-        None => (true, "Open".to_owned(), "the queue takes jobs".to_owned()),
+        Some(why) => (type_, false, Reason::QueueNotPermitted.to_string(), why),
+        None => (type_, holds, reason, message),
     }
 }
 

@@ -257,10 +257,11 @@ fn list(resources: &Resources) -> QuantityList {
         .collect()
 }
 
-type Said = (&'static str, bool, String, String);
+/// Type, status, reason and message of a condition.
+pub(super) type Said = (&'static str, bool, String, String);
 
 fn statements(policy: &CapacityPolicy, queue: &Queue, usage: &QueueUsage) -> Vec<Said> {
-    use capacity_policy::condition_type::{OPEN, VALID};
+    use capacity_policy::condition_type::VALID;
     let invalid = policy
         .to_fact(None)
         .invalid
@@ -272,7 +273,13 @@ fn statements(policy: &CapacityPolicy, queue: &Queue, usage: &QueueUsage) -> Vec
         }
         _ => checked(),
     };
-    let open = match &usage.closed {
+    vec![valid, open(usage)]
+}
+
+/// Says whether the queue takes jobs.
+pub(super) fn open(usage: &QueueUsage) -> Said {
+    use capacity_policy::condition_type::OPEN;
+    match &usage.closed {
         Some((reason, message)) => (OPEN, false, reason.to_string(), message.clone()),
         None => (
             OPEN,
@@ -280,8 +287,7 @@ fn statements(policy: &CapacityPolicy, queue: &Queue, usage: &QueueUsage) -> Vec
             "Open".to_owned(),
             "the queue takes jobs".to_owned(),
         ),
-    };
-    vec![valid, open]
+    }
 }
 
 /// Says whether each value has an effect; `without` has those that have none.

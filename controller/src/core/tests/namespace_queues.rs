@@ -54,3 +54,20 @@ async fn a_namespace_that_is_not_managed_any_more_shows_no_queue() {
     stage.rest_later(&["a"], 6_000).await;
     assert_eq!(stage.api.get(PATH), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_removes_what_a_namespace_shows_of_a_queue_that_is_gone() {
+    let api = FakeApi::new();
+    let path = PATH.replace("/q", "/gone");
+    let managed = json!([{"manager": binding_writer::overrides::MANAGER, "operation": "Apply"}]);
+    let metadata = json!({"name": "gone", "namespace": "team", "managedFields": managed});
+    let object = json!({"metadata": metadata, "spec": {}});
+    api.put(&path, object.clone());
+    let mut stage = Stage::bare(&api, true).await;
+    stage.take(Input::NamespaceQueue(Delta::Upserted(read(object))));
+    stage.settle_unready().await;
+    stage.list_all();
+    stage.settle().await;
+    stage.rest_later(&[], 6_000).await;
+    assert_eq!(stage.api.get(&path), None);
+}

@@ -5,7 +5,7 @@
 //! by the engine, and pinned back here: an override for the job sets replicas and requests to what was
 //! admitted, until the attempt is over.
 
-use crate::messages::action::{BoundJob, Effect};
+use crate::messages::action::Effect;
 use crate::messages::job_event::JobEvent;
 use crate::mirror::binding::own_record;
 use crate::reconcile::JobPass;
@@ -96,23 +96,16 @@ pub(crate) fn pin_growth(pass: &mut JobPass<'_>, placed: &Placed) {
 /// Deletes the override of an attempt that is over, also one from before a restart: a pin, or the override
 /// that split the job, whatever its template or queue says now.
 pub(crate) fn drop_override(pass: &mut JobPass<'_>) {
-    let key = pass.key;
     let pinned = pass.in_flight.pins.unpin();
-    let binding = pass.mirror.bindings().get(key).cloned();
-    let record = binding.as_deref().and_then(own_record);
-    if let (Some(binding), Some(record)) = (binding, record.filter(|r| r.parts.is_some())) {
-        let (key, attempt) = (key.clone(), record.attempt);
-        let job = BoundJob { key, binding };
+    let record = own_record(pass.binding).filter(|record| record.parts.is_some());
+    if let Some(record) = record {
+        let (job, attempt) = (pass.bound_job(), record.attempt);
         return pass.push(Effect::ClearOverride { job, attempt });
     }
     // A pin of an earlier process stays for the next attempt, unless the binding goes.
     let held = |fact: &JobFact| fact.demand.held == Held::ByReplicas;
-    let goes = pass
-        .mirror
-        .bindings()
-        .get(key)
-        .is_none_or(|binding| binding.metadata.deletion_timestamp.is_some());
-    if pinned || !goes || !pass.jobs.last_facts.get(key).is_some_and(held) {
+    let goes = pass.binding.metadata.deletion_timestamp.is_some();
+    if pinned || !goes || !pass.jobs.last_facts.get(pass.key).is_some_and(held) {
         delete_override(pass);
     }
 }
