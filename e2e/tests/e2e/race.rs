@@ -91,11 +91,21 @@ fn capability_is_never_passed_with_60_jobs_racing_over_3_clusters() {
         all_done(case, &jobs).await?;
         let report = case.audit(CAPABILITY.into(), &jobs)?;
         check(case, &jobs, &report);
-        assert!(
-            report.placements.values().all(|&times| times == 1),
-            "{:?}",
-            report.placements
-        );
+        placed_once_unless_room_was_lost(&report);
         Ok(())
     });
+}
+
+/// A job is placed once. It is placed again only if its member had no node for it: the schedulers of the members may
+/// spread small pods over all nodes, and on a busy machine these end late.
+fn placed_once_unless_room_was_lost(report: &AuditReport) {
+    for (job, &times) in &report.placements {
+        let evictions = report.evictions.get(job).map_or(&[][..], Vec::as_slice);
+        let lost = evictions.iter().all(|reason| reason == "RoomLost");
+        assert!(lost, "{job} was evicted for {evictions:?}");
+        assert_eq!(times as usize, evictions.len() + 1, "{job}: {evictions:?}");
+        if !evictions.is_empty() {
+            println!("MEASURED {job} was evicted for {evictions:?}");
+        }
+    }
 }

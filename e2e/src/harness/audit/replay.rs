@@ -230,8 +230,19 @@ impl<'a> LogReplay<'a> {
             binding.holding = true;
             binding.works_seen = false;
         }
-        if !placed && binding.placed && !binding.works_seen {
-            binding.without_works = Some(write.time);
+        if !placed && binding.placed {
+            let reason = record(object)["reason"]
+                .as_str()
+                .unwrap_or("unknown")
+                .to_owned();
+            let evictions = &mut self.report.evictions;
+            evictions
+                .entry(binding.name.clone())
+                .or_default()
+                .push(reason);
+            if !binding.works_seen {
+                binding.without_works = Some(write.time);
+            }
         }
         if placed {
             binding.without_works = None;

@@ -17,6 +17,8 @@ pub struct AuditReport {
     pub placements: BTreeMap<String, u32>,
     /// The clusters of each placement in order, by `namespace/template`.
     pub attempts: BTreeMap<String, Vec<BTreeSet<String>>>,
+    /// The reason of each eviction of a job, in order, by `namespace/binding`.
+    pub evictions: BTreeMap<String, Vec<String>>,
     /// Every violation, in the order of the log.
     pub violations: Vec<String>,
     /// The peak usage of each queue with its descendants, by resource; in thousandths.

@@ -202,6 +202,22 @@ fn one_after_the_other_is_fine() {
 }
 
 #[test]
+fn the_reason_of_an_eviction_is_in_the_report() {
+    let mut story = Story::default();
+    story
+        .placed("a", 1)
+        .work("a", false)
+        .binding("a", |object| {
+            let record = json!({"templateUID": "a", "attempt": 1, "reason": "RoomLost"});
+            object["metadata"]["annotations"][super::RECORD] = json!(record.to_string());
+        });
+    story.work("a", true).after(9).placed("a", 2);
+    let report = story.report();
+    assert_eq!(report.placements["n/a"], 2);
+    assert_eq!(report.evictions["n/a"], ["RoomLost"]);
+}
+
+#[test]
 fn what_must_not_be_is_named() {
     type Tell = fn(&mut Story);
     let cases: [(&str, Tell); 6] = [
