@@ -140,9 +140,8 @@ pub struct CapacityPolicySpec {
     /// tenancy decides.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
-    /// Who may submit if namespaceSelector is unset: all managed namespaces (Open), or only namespaces
-    /// and users with the verb `use` on the Queue (Closed). Unset: the tenancy of the CapacityPolicy
-    /// `root`, which `muster install --tenancy` writes, else Open.
+    /// Who may submit if namespaceSelector is unset. Unset: the tenancy of the MusterConfig `default`, which
+    /// `muster install --tenancy` writes, else Open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenancy: Option<Loose<Tenancy>>,
     /// PriorityClasses that its jobs may have. Unset: all but `system-node-critical` and
@@ -151,7 +150,7 @@ pub struct CapacityPolicySpec {
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_classes: Option<Vec<String>>,
-    /// Whether the queue is stopped.
+    /// Whether the queue is stopped. It concerns the queue's own jobs, not those of queues below it.
     #[schemars(extend("default" = {"stated": "None"}))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_policy: Option<Loose<CapacityPolicyStop>>,
@@ -214,16 +213,14 @@ pub enum Tenancy {
     Closed,
 }
 
-/// Whether the queue is stopped, with the words of Kueue's ClusterQueue. None: it is not. Hold: it admits no
-/// jobs, and admitted jobs continue. HoldAndDrain: its admitted jobs are evicted too, as whole gangs, and
-/// wait at their old places. It concerns the queue's own jobs, not those of queues below it.
+/// Whether a queue is stopped, with the words of Kueue's ClusterQueue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CapacityPolicyStop {
     /// It admits jobs.
     None,
     /// It admits no jobs; admitted jobs continue.
     Hold,
-    /// It admits no jobs, and evicts its admitted jobs, which then wait at their old places.
+    /// It admits no jobs, and evicts its admitted jobs as whole gangs, which then wait at their old places.
     HoldAndDrain,
 }
 
@@ -337,7 +334,7 @@ pub struct CapacityPolicyBackfill {
 }
 
 /// Which jobs ahead of it a job may not delay when it passes them, with the words of the literature on batch
-/// schedulers. Easy: those that have a reservation. Conservative: all.
+/// schedulers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CapacityPolicyBackfillMode {
     /// Those that have a reservation.
@@ -410,7 +407,7 @@ pub struct CapacityPolicyPlacement {
     pub pre_pull: Option<Loose<CapacityPolicyPrePull>>,
 }
 
-/// Which nodes pull images before a job starts. Never: none. Reserved: those that are reserved for the job.
+/// Which nodes pull images before a job starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CapacityPolicyPrePull {
     /// None.

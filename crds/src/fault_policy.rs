@@ -93,14 +93,13 @@ pub struct FaultPolicySpec {
     pub cluster_breaker: Option<FaultPolicyBreaker>,
 }
 
-/// Whether a policy acts. Enforce: it does. DryRun: it does nothing, and its status and events say what it would do:
-/// which nodes would be avoided, and which clusters would be paused. Its rules decide no class, and later ones are
-/// read as if these were not there.
+/// Whether a policy acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FaultPolicyMode {
-    /// It does.
+    /// It acts.
     Enforce,
-    /// It does nothing, and says what it would do.
+    /// It does nothing, and its status and events say what it would do: which nodes would be avoided, and which
+    /// clusters would be paused. Its rules decide no class, and later ones are read as if these were not there.
     DryRun,
 }
 

@@ -19,6 +19,7 @@ pub mod karmada;
 pub mod kubernetes;
 pub mod loose;
 pub mod member_rules;
+pub mod muster_config;
 pub mod names;
 pub mod namespace_queue;
 pub mod node_alert;

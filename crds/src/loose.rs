@@ -83,8 +83,37 @@ impl<T: JsonSchema> JsonSchema for Loose<T> {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        T::json_schema(generator)
+        let mut schema = T::json_schema(generator);
+        // The description of the field counts. That of the type would replace it.
+        schema.remove("description");
+        if let Some(Value::Array(words)) = schema.get("oneOf") {
+            let words = words.clone();
+            describe_words(&mut schema, &words);
+        }
+        schema
     }
+}
+
+/// Property of a schema until the CRD is written: what each word means, for the description of the field. Of those
+/// that a CRD can have, nothing else uses it.
+pub const WORDS: &str = "title";
+
+/// Makes a list of words of words that are described one by one, of which only the words would be left.
+fn describe_words(schema: &mut Schema, words: &[Value]) {
+    let lines = words.iter().map(|word| {
+        let meaning = word["description"].as_str().unwrap_or_default();
+        format!(
+            "- `{}`: {}",
+            word["const"].as_str().unwrap_or_default(),
+            meaning.replace('\n', " ")
+        )
+    });
+    let lines: Vec<String> = lines.collect();
+    schema.remove("oneOf");
+    schema.insert("type".to_owned(), "string".into());
+    let words = words.iter().map(|word| word["const"].clone());
+    schema.insert("enum".to_owned(), words.collect());
+    schema.insert(WORDS.to_owned(), lines.join("\n").into());
 }
 
 /// Decodes a field; a value of another type counts as absent.

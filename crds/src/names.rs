@@ -27,8 +27,6 @@ pub const LEDGER_NEWEST: &str = "muster.io/ledger-newest";
 pub const DEFAULT_POLICY: &str = "muster";
 /// Name of the queue of jobs that name none.
 pub const DEFAULT_QUEUE: &str = "default";
-/// Name of the CapacityPolicy with defaults for queues that do not set them (`spec.tenancy`).
-pub const ROOT_POLICY: &str = crate::queue::ROOT;
 /// The verb of the right to submit to a Queue.
 pub const USE_VERB: &str = "use";
 

@@ -4,7 +4,7 @@
 
 /// Returns name and YAML of every CRD of Muster.
 #[must_use]
-pub fn manifests() -> [(&'static str, &'static str); 6] {
+pub fn manifests() -> [(&'static str, &'static str); 7] {
     [
         (
             "podgroups.scheduling.volcano.sh",
@@ -30,6 +30,10 @@ pub fn manifests() -> [(&'static str, &'static str); 6] {
             "namespacequeues.muster.io",
             include_str!("../yaml/namespacequeues.muster.io.yaml"),
         ),
+        (
+            "musterconfigs.muster.io",
+            include_str!("../yaml/musterconfigs.muster.io.yaml"),
+        ),
     ]
 }
 
@@ -37,10 +41,11 @@ pub fn manifests() -> [(&'static str, &'static str); 6] {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::manifests;
+    use crate::loose::WORDS;
     use crate::{
         capacity_policy::CapacityPolicy, fault_policy::FaultPolicy, gpu_pool::GpuPool,
-        namespace_queue::NamespaceQueue, node_remediation::NodeRemediation,
-        podgroup::PodGroupDefinition,
+        muster_config::MusterConfig, namespace_queue::NamespaceQueue,
+        node_remediation::NodeRemediation, podgroup::PodGroupDefinition,
     };
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
     use kube::CustomResourceExt;
@@ -70,6 +75,14 @@ mod tests {
                     continue;
                 };
                 property.remove("nullable");
+                if let Some(words) = property.get_mut("enum").and_then(Value::as_array_mut) {
+                    words.retain(|word| !word.is_null());
+                }
+                if let Some(words) = property.remove(WORDS) {
+                    let field = property.get("description").and_then(Value::as_str);
+                    let text = format!("{}\n\n{}", field.unwrap(), words.as_str().unwrap());
+                    property.insert("description".to_owned(), text.into());
+                }
                 let default = property.remove("default").unwrap_or_default();
                 let is_kept =
                     default.as_str().map(|word| (name.as_str(), word)) == Some(KEPT_DEFAULT);
@@ -99,6 +112,7 @@ mod tests {
             FaultPolicy::crd(),
             NodeRemediation::crd(),
             NamespaceQueue::crd(),
+            MusterConfig::crd(),
         ];
         for (crd, (name, committed)) in generated.into_iter().zip(manifests()) {
             assert_eq!(crd.metadata.name.as_deref(), Some(name));

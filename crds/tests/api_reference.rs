@@ -68,6 +68,7 @@ fn rows(path: &str, schema: &Value, text: &mut String) {
         let description = property["description"].as_str().unwrap_or_default();
         let description = description.split_whitespace().collect::<Vec<_>>().join(" ");
         let description = description.replace('|', "\\|").replace('<', "&lt;");
+        let description = description.replace(" - `", "<br>`");
         let type_ = type_of(property);
         writeln!(
             text,
@@ -94,14 +95,11 @@ fn reference() -> String {
         let schema = &spec["versions"][0]["schema"]["openAPIV3Schema"];
         let (kind, version) = (&spec["names"]["kind"], &spec["versions"][0]["name"]);
         let (kind, version) = (kind.as_str().unwrap(), version.as_str().unwrap());
-        let short = spec["names"]["shortNames"][0].as_str().unwrap();
+        let short = spec["names"]["shortNames"][0].as_str();
+        let short = short.map_or_else(String::new, |short| format!(", short name `{short}`"));
         let about = schema["description"].as_str().unwrap();
         let about = about.split_whitespace().collect::<Vec<_>>().join(" ");
-        writeln!(
-            text,
-            "\n## {kind}\n\n`muster.io/{version}`, short name `{short}`.\n"
-        )
-        .unwrap();
+        writeln!(text, "\n## {kind}\n\n`muster.io/{version}`{short}.\n").unwrap();
         for line in wrapped(&about) {
             writeln!(text, "{line}").unwrap();
         }

@@ -228,7 +228,8 @@ pub(crate) struct Install {
     #[arg(long)]
     pub(crate) member: bool,
     /// Who may use a queue whose CapacityPolicy does not say so: every managed namespace (open), or only
-    /// namespaces and users with the verb `use` on it (closed). Unset: no change; initially open.
+    /// namespaces and users with the verb `use` on it (closed). Written to the MusterConfig. Unset: no change;
+    /// initially open.
     #[arg(long, value_name = "open|closed", conflicts_with = "member")]
     pub(crate) tenancy: Option<TenancyArg>,
     /// An account of Karmada that is exempt from the admission policies: the name of a user,
@@ -254,8 +255,9 @@ pub(crate) struct Uninstall {
     /// Prints each change, and makes none.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Also deletes Muster's CRDs, and with them all CapacityPolicies, GpuPools, FaultPolicies, NodeRemediations,
-    /// NamespaceQueues and, unless the CRD is Volcano's own, PodGroups: the quotas of all queues are lost.
+    /// Also deletes Muster's CRDs, and with them the MusterConfig, all CapacityPolicies, GpuPools, FaultPolicies,
+    /// NodeRemediations, NamespaceQueues and, unless the CRD is Volcano's own, PodGroups: the quotas of all queues
+    /// are lost.
     #[arg(long, conflicts_with = "member")]
     pub(crate) delete_crds: bool,
     /// Creates no policy in place of Muster's own in managed namespaces: jobs that no other policy selects

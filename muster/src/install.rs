@@ -10,6 +10,8 @@ mod convert;
 
 use crate::args::{ConnectionArgs, Install, TenancyArg};
 use checks::{INTERPRETERS, PODGROUPS, has_volcanos_podgroups};
+use crds::capacity_policy::{CapacityPolicy, Tenancy};
+use crds::muster_config::{self, MusterConfig};
 use kube::{Api, Client};
 use runtime::apply;
 
@@ -71,8 +73,9 @@ pub(crate) async fn install(connection: &ConnectionArgs, options: &Install) -> a
     }
     apply_all(&client, manifests()).await?;
     make_default_queue(&client).await?;
-    if let Some(tenancy) = options.tenancy {
-        choose_tenancy(&client, tenancy).await?;
+    match options.tenancy {
+        Some(tenancy) => show(&apply::apply_yaml(&client, &config(tenancy), MANAGER).await?),
+        None => take_over_tenancy(&client).await?,
     }
     match options.without_admission_policies {
         true => admission::remove(&client).await,
@@ -80,17 +83,31 @@ pub(crate) async fn install(connection: &ConnectionArgs, options: &Install) -> a
     }
 }
 
-/// Writes the default tenancy. It is an object on the control plane, not a flag, so that it applies to all
-/// processes and after every restart.
-async fn choose_tenancy(client: &Client, tenancy: TenancyArg) -> anyhow::Result<()> {
-    show(&apply::apply_yaml(client, &root_policy(tenancy), MANAGER).await?);
+/// Creates the MusterConfig with the tenancy of the CapacityPolicy `root`, where an earlier version kept it. That
+/// stays: processes of the earlier version read it until they are replaced.
+async fn take_over_tenancy(client: &Client) -> anyhow::Result<()> {
+    let configs: Api<MusterConfig> = Api::all(client.clone());
+    if configs.get_opt(muster_config::NAME).await?.is_some() {
+        return Ok(());
+    }
+    let policies: Api<CapacityPolicy> = Api::all(client.clone());
+    let root = policies.get_opt(crds::queue::ROOT).await?;
+    let Some(tenancy) = root.and_then(|root| root.tenancy()) else {
+        return Ok(());
+    };
+    let tenancy = match tenancy {
+        Tenancy::Open => TenancyArg::Open,
+        Tenancy::Closed => TenancyArg::Closed,
+    };
+    show(&apply::apply_yaml(client, &config(tenancy), MANAGER).await?);
+    println!("spec.tenancy of CapacityPolicy root holds for queue root only from now on");
     Ok(())
 }
 
-fn root_policy(tenancy: TenancyArg) -> String {
-    let name = crds::names::ROOT_POLICY;
+fn config(tenancy: TenancyArg) -> String {
+    let name = muster_config::NAME;
     format!(
-        "apiVersion: muster.io/v1alpha2\nkind: CapacityPolicy\nmetadata:\n  name: {name}\nspec:\n  tenancy: {tenancy:?}\n"
+        "apiVersion: muster.io/v1alpha2\nkind: MusterConfig\nmetadata:\n  name: {name}\nspec:\n  tenancy: {tenancy:?}\n"
     )
 }
 
@@ -118,13 +135,13 @@ pub(crate) async fn connect(connection: &ConnectionArgs) -> anyhow::Result<Clien
 
 fn print_manifests(options: &Install) {
     let crds = crds::yaml::manifests();
-    let root = options.tenancy.map(root_policy);
+    let config = options.tenancy.map(config);
     let policies = (!options.without_admission_policies).then_some(admission::MANIFEST);
     let all: Vec<&str> = match options.member {
         true => IN_MEMBERS.to_vec(),
         false => {
             let crds = crds.iter().map(|(_, yaml)| *yaml);
-            let chosen = [DEFAULT_QUEUE].into_iter().chain(root.as_deref());
+            let chosen = [DEFAULT_QUEUE].into_iter().chain(config.as_deref());
             crds.chain(manifests().map(|yaml| yaml as &str))
                 .chain(chosen)
                 .chain(policies)
@@ -163,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn the_tenancies_of_the_flag_and_the_policy_agree() {
+    fn the_tenancies_of_the_flag_and_the_config_agree() {
         use crate::args::TenancyArg;
         use crds::capacity_policy::closed_to;
         for (tenancy, open) in [(TenancyArg::Open, true), (TenancyArg::Closed, false)] {
-            let mut object = runtime::apply::parse(&super::root_policy(tenancy)).unwrap();
-            let root = serde_json::from_value(object.remove(0)).unwrap();
+            let mut object = runtime::apply::parse(&super::config(tenancy)).unwrap();
+            let config = serde_json::from_value(object.remove(0)).unwrap();
             let labels = std::collections::BTreeMap::new();
-            let why = closed_to("q", None, Some(&root), "team-a", &labels);
+            let why = closed_to("q", None, Some(&config), "team-a", &labels);
             assert_eq!(why.is_none(), open, "{tenancy:?}: {why:?}");
         }
     }

@@ -46,6 +46,7 @@ use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
 use crds::capacity_policy::CapacityPolicy;
 use crds::kubernetes::Namespace;
+use crds::muster_config::MusterConfig;
 use kube::{Api, Client};
 use runtime::{Health, ReadyFlag, Registry, RightsCache, WatchOptions};
 use std::collections::BTreeSet;
@@ -306,7 +307,7 @@ async fn drain(handle: Handle<SocketAddr>, ready: ReadyFlag, cancel: Cancellatio
     handle.graceful_shutdown(Some(DRAIN_LIMIT));
 }
 
-/// Watches capacity policies and namespaces until `cancel`. If Muster may not watch them, no queue is
+/// Watches capacity policies, namespaces and the MusterConfig until `cancel`. If Muster may not watch them, no queue is
 /// closed here; the controller still checks.
 fn watch_queues(client: &Client, cancel: &CancellationToken) -> QueueIndex {
     let queues = QueueIndex::default();
@@ -316,12 +317,21 @@ fn watch_queues(client: &Client, cancel: &CancellationToken) -> QueueIndex {
     };
     let (policies, mut policy) = mpsc::channel(DELTAS);
     let (namespaces, mut namespace) = mpsc::channel(DELTAS);
+    let (configs, mut config) = mpsc::channel(DELTAS);
     runtime::watch(
         Api::<CapacityPolicy>::all(client.clone()),
         options.clone(),
         "capacitypolicies (webhook)",
         |delta| delta,
         policies,
+        cancel.clone(),
+    );
+    runtime::watch(
+        Api::<MusterConfig>::all(client.clone()),
+        options.clone(),
+        "musterconfigs (webhook)",
+        |delta| delta,
+        configs,
         cancel.clone(),
     );
     runtime::watch(
@@ -338,6 +348,7 @@ fn watch_queues(client: &Client, cancel: &CancellationToken) -> QueueIndex {
             tokio::select! {
                 Some(delta) = policy.recv() => index.policy(delta),
                 Some(delta) = namespace.recv() => index.namespace(delta),
+                Some(delta) = config.recv() => index.config(delta),
                 else => return,
             }
         }

@@ -1,11 +1,11 @@
-//! Index of what capacity policies and namespaces say about who may submit to which queue. Two watches feed
-//! it.
+//! Index of what capacity policies, namespaces and the MusterConfig say about who may submit to which queue. Three
+//! watches feed it.
 //!
-//! Until both have listed nothing is known, and every answer says so.
+//! Until all have listed nothing is known, and every answer says so.
 
 use crds::capacity_policy::{CapacityPolicy, RefusedClass, closed_to, refused_class};
 use crds::kubernetes::Namespace;
-use crds::names::ROOT_POLICY;
+use crds::muster_config::{self, MusterConfig};
 use parking_lot::RwLock;
 use runtime::{Delta, ObjectKey};
 use serde_json::Value;
@@ -20,6 +20,8 @@ pub struct QueueIndex(Arc<RwLock<QueueIndexState>>);
 struct QueueIndexState {
     policies: HashMap<String, CapacityPolicy>,
     policies_listed: bool,
+    config: Option<MusterConfig>,
+    config_listed: bool,
     namespaces: HashMap<String, NamespaceSays>,
     namespaces_listed: bool,
 }
@@ -54,6 +56,19 @@ impl QueueIndex {
             }
             Delta::Gone(key) => _ = index.policies.remove(&key.name),
             Delta::Listed => index.policies_listed = true,
+        }
+    }
+
+    /// Applies a change of a MusterConfig. Only the one with its name counts.
+    pub fn config(&self, delta: Delta<MusterConfig>) {
+        let mut index = self.0.write();
+        match delta {
+            Delta::Upserted(config) if ObjectKey::of(&config).name == muster_config::NAME => {
+                index.config = Some(config);
+            }
+            Delta::Gone(key) if key.name == muster_config::NAME => index.config = None,
+            Delta::Upserted(_) | Delta::Gone(_) => {}
+            Delta::Listed => index.config_listed = true,
         }
     }
 
@@ -92,15 +107,14 @@ impl QueueIndex {
     pub fn say(&self, template: &Value, namespace: &str) -> Option<QueueSays> {
         let queue = self.queue_of(template, namespace)?;
         let index = self.0.read();
-        if !index.policies_listed {
+        if !(index.policies_listed && index.config_listed) {
             return None;
         }
         let policy = index.policies.get(&queue);
-        let root = index.policies.get(ROOT_POLICY);
         let none = BTreeMap::new();
         let says = index.namespaces.get(namespace);
         let labels = says.map_or(&none, |says| &says.labels);
-        let closed = closed_to(&queue, policy, root, namespace, labels);
+        let closed = closed_to(&queue, policy, index.config.as_ref(), namespace, labels);
         let ask = workload::read_spec(template).ok();
         let classes = ask.as_ref().map(workload::WorkloadSpec::named_classes);
         let classes = classes.iter().flatten().map(String::as_str);

@@ -46,6 +46,7 @@ impl Core {
             Input::Policy(delta) => self.reconciler.policy(delta),
             Input::FaultPolicy(delta) => self.fault_policy(delta),
             Input::NodeRemediation(delta) => self.reconciler.fleet.avoided_nodes.remediation(delta),
+            Input::Config(delta) => self.reconciler.config(delta),
             Input::PriorityClass(delta) => self.reconciler.priority_class(delta),
             Input::ClaimTemplate(delta) => self.reconciler.claim_template(delta),
             Input::PodGroup(delta) => self.podgroup(delta),

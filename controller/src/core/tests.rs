@@ -206,15 +206,15 @@ impl Stage {
     fn list_all(&mut self) {
         self.namespace(true);
         self.queue("4");
-        for fact in member_facts() {
-            self.member_shows(fact);
-        }
+        let facts = member_facts().into_iter();
+        facts.for_each(|fact| self.member_shows(fact));
         for listed in [
             Input::Binding(Delta::Listed),
             Input::Work(Delta::Listed),
             Input::Namespace(Delta::Listed),
             Input::Queue(Delta::Listed),
             Input::Policy(Delta::Listed),
+            Input::Config(Delta::Listed),
             Input::FaultPolicy(Delta::Listed),
             Input::PriorityClass(Delta::Listed),
             Input::ClaimTemplate(Delta::Listed),

@@ -25,6 +25,7 @@ enum ListSource {
     Namespaces,
     Queues,
     Policies,
+    Configs,
     FaultPolicies,
     PriorityClasses,
     ClaimTemplates,
@@ -48,8 +49,8 @@ pub(crate) struct Readiness {
 impl Readiness {
     pub(crate) fn new() -> Self {
         use ListSource::{
-            Bindings, ClaimTemplates, ClusterOverrides, FaultPolicies, Members, Namespaces,
-            Overrides, PodGroups, Policies, PriorityClasses, Queues, Works,
+            Bindings, ClaimTemplates, ClusterOverrides, Configs, FaultPolicies, Members,
+            Namespaces, Overrides, PodGroups, Policies, PriorityClasses, Queues, Works,
         };
         let missing = BTreeSet::from([
             Bindings,
@@ -57,6 +58,7 @@ impl Readiness {
             Namespaces,
             Queues,
             Policies,
+            Configs,
             FaultPolicies,
             PriorityClasses,
             ClaimTemplates,
@@ -86,6 +88,7 @@ impl Readiness {
             Input::Namespace(Delta::Listed) => ListSource::Namespaces,
             Input::Queue(Delta::Listed) => ListSource::Queues,
             Input::Policy(Delta::Listed) => ListSource::Policies,
+            Input::Config(Delta::Listed) => ListSource::Configs,
             Input::FaultPolicy(Delta::Listed) => ListSource::FaultPolicies,
             Input::PriorityClass(Delta::Listed) => ListSource::PriorityClasses,
             Input::ClaimTemplate(Delta::Listed) => ListSource::ClaimTemplates,

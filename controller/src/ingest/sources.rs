@@ -7,7 +7,7 @@ use crate::reconcile::placed::cluster_removed::note_leaving;
 use crds::capacity_policy::CapacityPolicy;
 use crds::devices::ResourceClaimTemplate;
 use crds::kubernetes::PriorityClass;
-use crds::names;
+use crds::muster_config::MusterConfig;
 use engine::{Event, JobKey, QueueName, Time};
 use members::MemberEvent;
 use runtime::watch::Delta;
@@ -41,15 +41,19 @@ impl Reconciler {
         self.out
             .work_queue
             .extend(self.jobs.rendezvous.iter().cloned());
-        // The right to submit may have changed; `root` affects every queue.
-        let all = name.as_str() == names::ROOT_POLICY;
-        let affected = self
-            .jobs
-            .last_facts
-            .iter()
-            .filter(|(_, fact)| all || fact.queue == name);
+        // The right to submit may have changed.
+        let affected = self.jobs.last_facts.iter();
+        let affected = affected.filter(|(_, fact)| fact.queue == name);
         let keys: Vec<JobKey> = affected.map(|(key, _)| key.clone()).collect();
         self.out.work_queue.extend(keys);
+    }
+
+    /// Handles a change of the MusterConfig: who may submit to any queue may have changed.
+    pub(crate) fn config(&mut self, delta: Delta<MusterConfig>) {
+        if self.mirror.queueing.file_config(delta) {
+            let all = self.jobs.last_facts.keys().cloned();
+            self.out.work_queue.extend(all);
+        }
     }
 
     pub(crate) fn priority_class(&mut self, delta: Delta<PriorityClass>) {

@@ -10,6 +10,7 @@ use crds::karmada::{
     ClusterOverridePolicy, OverridePolicy, PropagationPolicy, ResourceBinding, Work,
 };
 use crds::kubernetes::{Namespace, PriorityClass};
+use crds::muster_config::MusterConfig;
 use crds::names;
 use crds::namespace_queue::NamespaceQueue;
 use crds::node_remediation::NodeRemediation;
@@ -50,6 +51,7 @@ pub(crate) fn spawn(
     each.watch::<Namespace>("Namespace", Input::Namespace);
     each.watch::<Queue>("Queue", Input::Queue);
     each.watch::<CapacityPolicy>("CapacityPolicy", Input::Policy);
+    each.watch::<MusterConfig>("MusterConfig", Input::Config);
     each.watch::<PriorityClass>("PriorityClass", Input::PriorityClass);
     each.watch::<PodGroup>("PodGroup", Input::PodGroup);
     let kept = Each {

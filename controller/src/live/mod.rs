@@ -124,6 +124,9 @@ impl LiveState {
             let delta = Delta::Upserted(class.clone());
             self.reconciler.priority_class(delta);
         }
+        for config in &observed.configs {
+            self.reconciler.config(Delta::Upserted(config.clone()));
+        }
         for queue in &observed.queues {
             self.reconciler
                 .queue_pass()

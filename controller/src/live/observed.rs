@@ -8,6 +8,7 @@ use crds::devices::ResourceClaimTemplate;
 use crds::fault_policy::FaultPolicy;
 use crds::karmada::ResourceBinding;
 use crds::kubernetes::{Namespace, PriorityClass};
+use crds::muster_config::MusterConfig;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
 use engine::JobKey;
@@ -24,6 +25,7 @@ pub struct LiveObjects {
     pub(crate) namespaces: Vec<Namespace>,
     pub(crate) queues: Vec<Queue>,
     pub(crate) capacity_policies: Vec<CapacityPolicy>,
+    pub(crate) configs: Vec<MusterConfig>,
     pub(crate) fault_policies: Vec<FaultPolicy>,
     pub(crate) priority_classes: Vec<PriorityClass>,
     pub(crate) claim_templates: Vec<ResourceClaimTemplate>,

@@ -152,7 +152,8 @@ async fn control_plane(
         lists.all("CapacityPolicies"),
         lists.all("PriorityClasses"),
     )?;
-    let (fault_policies, claim_templates, overrides, cluster_overrides) = tokio::join!(
+    let (configs, fault_policies, claim_templates, overrides, cluster_overrides) = tokio::join!(
+        lists.some("MusterConfigs"),
         lists.some("FaultPolicies"),
         lists.some("ResourceClaimTemplates"),
         lists.some::<OverridePolicy>("OverridePolicies"),
@@ -177,9 +178,11 @@ async fn control_plane(
     let policies = overrides.0.into_iter().map(|policy| policy.metadata);
     let wide = cluster_overrides.0.into_iter();
     observed.overrides = policies.chain(wide.map(|policy| policy.metadata)).collect();
+    observed.configs = configs.0;
     observed.fault_policies = fault_policies.0;
     observed.claim_templates = claim_templates.0;
     let notes = [
+        configs.1,
         fault_policies.1,
         claim_templates.1,
         overrides.1,

@@ -12,6 +12,7 @@ use crds::devices::ResourceClaimTemplate;
 use crds::fault_policy::FaultPolicy;
 use crds::karmada::{ClusterOverridePolicy, OverridePolicy, PropagationPolicy, ResourceBinding};
 use crds::kubernetes::{Namespace, PriorityClass};
+use crds::muster_config::MusterConfig;
 use crds::namespace_queue::NamespaceQueue;
 use crds::node_alert::NodeAlert;
 use crds::node_remediation::NodeRemediation;
@@ -38,6 +39,7 @@ pub(crate) enum Input {
     Policy(Delta<CapacityPolicy>),
     FaultPolicy(Delta<FaultPolicy>),
     NodeRemediation(Delta<NodeRemediation>),
+    Config(Delta<MusterConfig>),
     PriorityClass(Delta<PriorityClass>),
     ClaimTemplate(Delta<ResourceClaimTemplate>),
     PodGroup(Delta<PodGroup>),

@@ -1,10 +1,12 @@
-//! The objects by which jobs are queued: Queues, CapacityPolicies and PriorityClasses.
+//! The objects by which jobs are queued: Queues, CapacityPolicies, the MusterConfig and PriorityClasses.
 
 use crds::capacity_policy::{self, CapacityPolicy, RefusedClass};
-use crds::names;
+use crds::muster_config::{self, MusterConfig};
 use crds::queue::Queue;
 use engine::QueueName;
 use engine::facts::PriorityClassFact;
+use kube::ResourceExt as _;
+use runtime::watch::Delta;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// See the module's documentation.
@@ -12,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct QueueObjects {
     queues: BTreeMap<QueueName, Queue>,
     policies: BTreeMap<QueueName, CapacityPolicy>,
+    config: Option<MusterConfig>,
     /// Each PriorityClass, with its priority if jobs that name none get it; Kubernetes expects one such class.
     priority_classes: BTreeMap<String, Option<i32>>,
 }
@@ -51,6 +54,21 @@ impl QueueObjects {
         self.policies.remove(name);
     }
 
+    /// Applies a change of a MusterConfig. Returns true if that changes a setting: only the one with its name
+    /// counts.
+    pub(crate) fn file_config(&mut self, delta: Delta<MusterConfig>) -> bool {
+        let config = match delta {
+            Delta::Upserted(config) if config.name_any() == muster_config::NAME => Some(config),
+            Delta::Gone(key) if key.name == muster_config::NAME => None,
+            Delta::Upserted(_) | Delta::Gone(_) | Delta::Listed => return false,
+        };
+        let spec =
+            |config: &Option<MusterConfig>| config.as_ref().map(|config| config.spec.clone());
+        let changed = spec(&self.config) != spec(&config);
+        self.config = config;
+        changed
+    }
+
     /// Returns why a namespace with `labels` may not use a queue without an explicit right, if so.
     pub(crate) fn closed_to(
         &self,
@@ -58,10 +76,9 @@ impl QueueObjects {
         namespace: &str,
         labels: &BTreeMap<String, String>,
     ) -> Option<String> {
-        let policy = |name: &str| self.policies.get(&QueueName::new(name));
-        let root = policy(names::ROOT_POLICY);
-        let own = policy(queue.as_str());
-        capacity_policy::closed_to(queue.as_str(), own, root, namespace, labels)
+        let policy = self.policies.get(queue);
+        let config = self.config.as_ref();
+        capacity_policy::closed_to(queue.as_str(), policy, config, namespace, labels)
     }
 
     /// Returns the first of a job's PriorityClasses that a queue does not allow. A job without a class has the

@@ -40,7 +40,6 @@ use crate::status::template_status::TemplateStatuses;
 use crate::status::unselected::Unselected;
 use crds::capacity_policy::CapacityPolicy;
 use crds::fault_policy::FaultPolicy;
-use crds::names;
 use crds::podgroup::PodGroup;
 use crds::queue::Queue;
 use engine::{Changed, JobKey, QueueName, Time};
@@ -299,7 +298,7 @@ impl Publishing<'_> {
     }
 
     /// Deletes the policy that was created for a deleted queue. A policy that a user has edited stays, since
-    /// its queue may come back, and says that it has no queue. That of the root needs none.
+    /// its queue may come back, and says that it has no queue.
     fn publish_without_queue(&mut self, name: &QueueName, now: Time) {
         let Some(policy) = self.reconciler.mirror.policies().get(name) else {
             return;
@@ -308,7 +307,7 @@ impl Publishing<'_> {
             return kept_policies::drop_policy(&self.publisher.objects, name.as_str());
         }
         let status = queue_status::policy_without_queue(policy, crds::record::timestamp(now));
-        if name.as_str() != names::ROOT_POLICY && policy.status.as_ref() != Some(&status) {
+        if policy.status.as_ref() != Some(&status) {
             self.publisher.status.write(
                 target::<CapacityPolicy>(name.as_str()),
                 serde_json::json!({ "status": status }),

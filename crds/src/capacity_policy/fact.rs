@@ -10,7 +10,7 @@ use super::{
     CapacityPolicySplit, CapacityPolicyStop, Tenancy,
 };
 use crate::loose::{Loose, QuantityList, QuantityText, at_least, resources};
-use crate::names;
+use crate::muster_config::{self, MusterConfig};
 use crate::queue::FIFO;
 use facts::plugins::UnknownPlugin;
 use facts::{
@@ -186,7 +186,8 @@ impl CapacityPolicy {
 
     /// Returns who may submit if it selects no namespaces. An unknown word closes the queue, and
     /// [`Self::to_fact`] reports it.
-    fn tenancy(&self) -> Option<Tenancy> {
+    #[must_use]
+    pub fn tenancy(&self) -> Option<Tenancy> {
         let stated = self.spec.tenancy.as_ref()?;
         Some(stated.known().copied().unwrap_or(Tenancy::Closed))
     }
@@ -226,12 +227,12 @@ impl CapacityPolicy {
 }
 
 /// Returns why a namespace with `labels` may not submit to `queue` without a right of its own or of its
-/// user; `None` if it may. `policy` is the queue's, `root` the one named [`names::ROOT_POLICY`].
+/// user; `None` if it may. `policy` is the queue's; it goes before `config`.
 #[must_use]
 pub fn closed_to(
     queue: &str,
     policy: Option<&CapacityPolicy>,
-    root: Option<&CapacityPolicy>,
+    config: Option<&MusterConfig>,
     namespace: &str,
     labels: &BTreeMap<String, String>,
 ) -> Option<String> {
@@ -243,15 +244,15 @@ pub fn closed_to(
             )
         });
     }
-    let tenancy = |policy: Option<&CapacityPolicy>| policy.and_then(CapacityPolicy::tenancy);
-    let says = match tenancy(policy) {
-        Some(_) => queue,
-        None => names::ROOT_POLICY,
+    let own = policy.and_then(CapacityPolicy::tenancy);
+    let says = match own {
+        Some(_) => format!("capacitypolicy {queue}"),
+        None => format!("musterconfig {}", muster_config::NAME),
     };
-    match tenancy(policy).or_else(|| tenancy(root)) {
+    match own.or_else(|| config.map(MusterConfig::tenancy)) {
         None | Some(Tenancy::Open) => None,
         Some(Tenancy::Closed) => Some(format!(
-            "queue {queue} selects no namespaces, and spec.tenancy of capacitypolicy {says} is Closed"
+            "queue {queue} selects no namespaces, and spec.tenancy of {says} is Closed"
         )),
     }
 }

@@ -31,8 +31,7 @@ pub struct CapacityPolicyPreemption {
     pub evict_overdue: Option<Loose<CapacityPolicyEvictOverdue>>,
 }
 
-/// Which jobs of its own queue a job may preempt, with the words of Kueue's ClusterQueue. Never: none.
-/// LowerPriority: those of lower priority.
+/// Which jobs of its own queue a job may preempt, with the words of Kueue's ClusterQueue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CapacityPolicyPreemptionWithinQueue {
     /// None.
@@ -41,8 +40,7 @@ pub enum CapacityPolicyPreemptionWithinQueue {
     LowerPriority,
 }
 
-/// Whether a queue's jobs may reclaim what other queues borrowed, with the words of Kueue's ClusterQueue. Never: they
-/// wait for it. Any: they may evict jobs of other queues for it.
+/// Whether a queue's jobs may reclaim what other queues borrowed, with the words of Kueue's ClusterQueue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CapacityPolicyReclaim {
     /// They wait for it.
@@ -51,22 +49,21 @@ pub enum CapacityPolicyReclaim {
     Any,
 }
 
-/// Whether the label by which a job opts out of eviction counts. Honor: it does. Ignore: it has no effect.
+/// Whether the label by which a job opts out of eviction counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CapacityPolicyPreemptableLabel {
-    /// It does.
+    /// They may.
     Honor,
-    /// It has no effect.
+    /// The label has no effect.
     Ignore,
 }
 
-/// For whom a job that runs longer than it declared may be evicted. Never: for nobody because of that.
-/// ForDelayedJobs: for the jobs that it delays, of this queue with the same or a higher priority, and of queues that
-/// may reclaim.
+/// For whom a job that runs longer than it declared may be evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CapacityPolicyEvictOverdue {
-    /// For nobody because of that.
+    /// It is not evicted because of that.
     Never,
-    /// For the jobs that it delays.
+    /// It may be evicted for the jobs that it delays: those of this queue with the same or a higher priority, and
+    /// those of queues that may reclaim.
     ForDelayedJobs,
 }

@@ -16,21 +16,20 @@ pub struct CapacityPolicyFairShare {
     #[schemars(with = "Option<i32>", range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage_half_life_seconds: Option<i64>,
-    /// Whose jobs come in turn inside the queue: None, User. It concerns the queue's own jobs, not those of
+    /// Whose jobs come in turn inside the queue. It concerns the queue's own jobs, not those of
     /// queues below it, and is not possible with StrictFIFO.
     #[schemars(extend("default" = {"stated": "None"}))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<Loose<CapacityPolicyFairShareWithin>>,
 }
 
-/// Whose jobs come in turn inside a queue. None: jobs go in the order of the queue. User: of jobs of the same
-/// priority, that of the user with the smallest share of what the queue may use goes first; past usage counts
-/// by usageHalfLifeSeconds.
+/// Whose jobs come in turn inside a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CapacityPolicyFairShareWithin {
     /// Jobs go in the order of the queue.
     None,
-    /// The job of the user with the smallest share goes first.
+    /// Of jobs of the same priority, that of the user with the smallest share of what the queue may use goes first.
+    /// Past usage counts by usageHalfLifeSeconds.
     User,
 }
 

@@ -33,19 +33,17 @@ pub struct FaultPolicyAction {
     pub remediate: Option<FaultPolicyRemediate>,
 }
 
-/// What follows. AvoidNode: nodes on which pods of several jobs match are avoided for a while: Muster puts the taint
-/// muster.io/avoid:NoSchedule on them. AvoidNodeForJob: the next attempts of the job are not placed on the nodes where
-/// its pods matched; other jobs are. It needs no other job to fail there, so it also suits faults of class User or
-/// Unknown. The kinds that can be split over clusters can avoid nodes; an event says so of a job of another kind.
-/// Remediate: while a node is avoided by this rule, there is a NodeRemediation that asks an outside operator to repair
-/// it.
+/// What follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FaultPolicyActionType {
-    /// All jobs avoid the node.
+    /// Nodes on which pods of several jobs match are avoided by all jobs for a while: Muster puts the taint
+    /// muster.io/avoid:NoSchedule on them.
     AvoidNode,
-    /// The job itself avoids the node.
+    /// The next attempts of the job are not placed on the nodes where its pods matched; other jobs are. It needs no
+    /// other job to fail there, so it also suits faults of class User or Unknown. The kinds that can be split over
+    /// clusters can avoid nodes; an event says so of a job of another kind.
     AvoidNodeForJob,
-    /// An outside operator is asked to repair the node.
+    /// While a node is avoided by this rule, there is a NodeRemediation that asks an outside operator to repair it.
     Remediate,
 }
 

@@ -194,6 +194,9 @@ pub const GPU_POOL: ObjectKind = kind("muster.io", "v1alpha2", "GpuPool", "gpupo
 /// A queue as a namespace sees it.
 pub const NAMESPACE_QUEUE: ObjectKind =
     kind("muster.io", "v1alpha2", "NamespaceQueue", "namespacequeues");
+/// Settings for all queues.
+pub const MUSTER_CONFIG: ObjectKind =
+    kind("muster.io", "v1alpha2", "MusterConfig", "musterconfigs");
 /// A NodeRemediation.
 pub const NODE_REMEDIATION: ObjectKind = kind(
     "muster.io",

@@ -1,7 +1,7 @@
 //! `muster install` converts stored objects of `muster.io/v1alpha1`, also if it was interrupted before.
 
 use anyhow::{Context as _, ensure};
-use e2e::harness::kinds::{CAPACITY_POLICY, FAULT_POLICY, ObjectKind};
+use e2e::harness::kinds::{CAPACITY_POLICY, FAULT_POLICY, MUSTER_CONFIG, ObjectKind};
 use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 
@@ -48,6 +48,8 @@ async fn converted(plane: &Plane) -> anyhow::Result<()> {
     });
     let policy = json!({"metadata": {"name": "faults"}, "spec": {"rules": [rule], "dryRun": true}});
     create(plane, OLD_FAULT_POLICY, &policy).await?;
+    let root = json!({"metadata": {"name": "root"}, "spec": {"tenancy": "Closed"}});
+    create(plane, OLD_CAPACITY_POLICY, &root).await?;
     // This one cannot be converted: the installation stops there, and loses nothing.
     let wrong = json!({"metadata": {"name": "wrong"}, "spec": {"limits": {"runtime": "a day"}}});
     create(plane, OLD_CAPACITY_POLICY, &wrong).await?;
@@ -83,6 +85,7 @@ async fn converted(plane: &Plane) -> anyhow::Result<()> {
     let action = &policy["spec"]["rules"][0]["actions"][0];
     ensure!(policy["spec"]["mode"] == "DryRun", "{policy}");
     ensure!(action["avoidNode"]["avoidSeconds"] == 3600, "{policy}");
+    closed_by_the_config(plane).await?;
     for kind in [CAPACITY_POLICY, FAULT_POLICY] {
         let name = format!("{}.{}", kind.plural, kind.group);
         let definition = read(plane, DEFINITION, &name).await?;
@@ -96,6 +99,26 @@ async fn converted(plane: &Plane) -> anyhow::Result<()> {
     }
     // What was converted is not converted again.
     plane.muster.install_again(testbed, &[]).await
+}
+
+/// What the CapacityPolicy `root` said of all queues is in the one MusterConfig now.
+async fn closed_by_the_config(plane: &Plane) -> anyhow::Result<()> {
+    let config = read(plane, MUSTER_CONFIG, "default").await?;
+    ensure!(config["spec"] == json!({"tenancy": "Closed"}), "{config}");
+    let open = json!({"spec": {"tenancy": "Open"}});
+    plane
+        .karmada
+        .merge(MUSTER_CONFIG, None, "default", &open)
+        .await?;
+    plane.muster.install_again(&plane.testbed, &[]).await?;
+    let config = read(plane, MUSTER_CONFIG, "default").await?;
+    ensure!(config["spec"] == open["spec"], "written again: {config}");
+    let another = json!({"metadata": {"name": "another"}, "spec": {}});
+    let refused = plane.karmada.create(MUSTER_CONFIG, &another).await;
+    let refused = refused.unwrap_err().to_string();
+    let says = "there is one MusterConfig, and its name is default, not another";
+    ensure!(refused.contains(says), "{refused}");
+    Ok(())
 }
 
 /// Creates a definition that is being deleted still, or an object of a kind that is served after a moment.

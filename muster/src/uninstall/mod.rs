@@ -61,7 +61,7 @@ async fn from_control_plane(remover: &Remover, options: &Uninstall) -> anyhow::R
     match options.delete_crds {
         true => objects::remove_crds(remover).await?,
         false => println!(
-            "CRDs and their objects stay (CapacityPolicies, GpuPools, FaultPolicies, Queues, PodGroups); --delete-crds deletes them"
+            "CRDs and their objects stay (MusterConfig, CapacityPolicies, GpuPools, FaultPolicies, Queues, PodGroups); --delete-crds deletes them"
         ),
     }
     kept.tell();

@@ -60,6 +60,7 @@ fn permits(api: &FakeApi) -> Permits {
     namespace(&queues, "team-b", "");
     namespace(&queues, "team-c", "gold");
     queues.policy(Delta::Listed);
+    queues.config(Delta::Listed);
     queues.namespace(Delta::Listed);
     Permits {
         queues,

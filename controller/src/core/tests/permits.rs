@@ -2,6 +2,7 @@
 
 use super::*;
 use crds::capacity_policy::CapacityPolicy;
+use crds::muster_config::MusterConfig;
 use engine::decision::Help;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +15,14 @@ impl Stage {
             "metadata": {"name": name}, "spec": spec,
         }));
         self.take(Input::Policy(Delta::Upserted(policy)));
+    }
+
+    fn config(&mut self, name: &str, tenancy: &str) {
+        let config: MusterConfig = read(json!({
+            "apiVersion": "muster.io/v1alpha2", "kind": "MusterConfig",
+            "metadata": {"name": name}, "spec": {"tenancy": tenancy},
+        }));
+        self.take(Input::Config(Delta::Upserted(config)));
     }
 
     /// The reason and message of why a job waits.
@@ -45,11 +54,13 @@ fn grants(api: &FakeApi) -> Arc<AtomicBool> {
 async fn in_a_closed_tenancy_a_job_waits_until_its_namespace_has_the_right() {
     let mut stage = stage().await;
     let granted = grants(&stage.api);
-    stage.policy("root", json!({"tenancy": "Closed"}));
+    stage.config("default", "Closed");
+    // There is one, by its name.
+    stage.config("another", "Open");
     stage.job("a", 2);
     stage.rest(&["a"]).await;
     assert_eq!(stage.shown("a"), "no record, gated []");
-    insta::assert_snapshot!(stage.why("a"), @"QueueNotPermitted: queue q selects no namespaces, and spec.tenancy of capacitypolicy root is Closed, and neither the service accounts of team nor, when it was submitted, its user had the verb use on the Queue; use another queue, or ask its owner");
+    insta::assert_snapshot!(stage.why("a"), @"QueueNotPermitted: queue q selects no namespaces, and spec.tenancy of musterconfig default is Closed, and neither the service accounts of team nor, when it was submitted, its user had the verb use on the Queue; use another queue, or ask its owner");
     granted.store(true, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_secs(10)).await;
     stage.rest(&["a"]).await;
@@ -63,7 +74,7 @@ async fn in_a_closed_tenancy_a_job_waits_until_its_namespace_has_the_right() {
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert!(stage.why("b").starts_with("QueueNotPermitted"));
-    stage.policy("root", json!({"tenancy": "Open"}));
+    stage.config("default", "Open");
     stage.rest(&["a", "b"]).await;
     assert_eq!(stage.shown("b"), r#"Admitted 1 open ["m1"]"#);
 }

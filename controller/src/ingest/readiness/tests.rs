@@ -17,6 +17,7 @@ fn everything_has_to_list_once_templates_included() {
         Input::Namespace(Delta::Listed),
         Input::Queue(Delta::Listed),
         Input::Policy(Delta::Listed),
+        Input::Config(Delta::Listed),
         Input::FaultPolicy(Delta::Listed),
         Input::PriorityClass(Delta::Listed),
         Input::ClaimTemplate(Delta::Listed),

@@ -10,6 +10,14 @@ fn policy(spec: Value) -> CapacityPolicy {
     .unwrap()
 }
 
+fn config(tenancy: Value) -> MusterConfig {
+    serde_json::from_value(json!({
+        "apiVersion": "muster.io/v1alpha2", "kind": "MusterConfig",
+        "metadata": {"name": "default"}, "spec": {"tenancy": tenancy},
+    }))
+    .unwrap()
+}
+
 #[test]
 fn an_empty_policy_follows_its_queue() {
     let empty = policy(json!({}));
@@ -293,7 +301,7 @@ fn namespaces_are_selected_as_kubernetes_selects() {
 }
 
 #[test]
-fn a_queue_without_a_selector_is_open_or_closed_as_it_or_root_says() {
+fn a_queue_without_a_selector_is_open_or_closed_as_it_or_the_config_says() {
     let of = |tenancy: Value| policy(json!({ "tenancy": tenancy }));
     let (open, closed, silent) = (of(json!("Open")), of(json!("Closed")), of(json!(null)));
     let wrong = of(json!("Ajar"));
@@ -301,22 +309,31 @@ fn a_queue_without_a_selector_is_open_or_closed_as_it_or_root_says() {
         wrong.to_fact(None).invalid.unwrap(),
         "spec.tenancy: \"Ajar\" is not known; Open or Closed is needed"
     );
-    for (own, root, says) in [
+    for (own, config_says, says) in [
         (None, None, None),
         (Some(&silent), None, None),
-        (Some(&silent), Some(&silent), None),
-        (Some(&silent), Some(&open), None),
-        (Some(&open), Some(&closed), None),
-        (None, Some(&closed), Some("root")),
-        (Some(&silent), Some(&closed), Some("root")),
-        (Some(&closed), Some(&open), Some("q")),
+        (Some(&silent), Some(json!(null)), None),
+        (Some(&silent), Some(json!("Open")), None),
+        (Some(&open), Some(json!("Closed")), None),
+        (None, Some(json!("Closed")), Some("musterconfig default")),
+        (
+            Some(&silent),
+            Some(json!("Closed")),
+            Some("musterconfig default"),
+        ),
+        (Some(&closed), Some(json!("Open")), Some("capacitypolicy q")),
         // An invalid value admits no namespace.
-        (Some(&wrong), Some(&open), Some("q")),
-        (Some(&silent), Some(&wrong), Some("root")),
+        (Some(&wrong), Some(json!("Open")), Some("capacitypolicy q")),
+        (
+            Some(&silent),
+            Some(json!("Ajar")),
+            Some("musterconfig default"),
+        ),
     ] {
-        let why = closed_to("q", own, root, "team-a", &BTreeMap::new());
-        let want = says.map(|policy| {
-            format!("queue q selects no namespaces, and spec.tenancy of capacitypolicy {policy} is Closed")
+        let config = config_says.map(config);
+        let why = closed_to("q", own, config.as_ref(), "team-a", &BTreeMap::new());
+        let want = says.map(|says| {
+            format!("queue q selects no namespaces, and spec.tenancy of {says} is Closed")
         });
         assert_eq!(why, want);
     }
@@ -325,7 +342,7 @@ fn a_queue_without_a_selector_is_open_or_closed_as_it_or_root_says() {
     let none = closed_to(
         "q",
         Some(&selects),
-        Some(&closed),
+        Some(&config(json!("Closed"))),
         "team-a",
         &BTreeMap::new(),
     );
