@@ -1,13 +1,14 @@
 //! `CapacityPolicy` (muster.io/v1alpha2, cluster scope): the settings of a queue that Volcano's
 //! `Queue` has no fields for, and the queue's status in the federation.
 //!
-//! It has the same name as its `Queue`. The schema refuses most wrong values. A wrong value that the
-//! schema cannot detect makes the policy invalid: its condition `Valid` names field and value.
+//! It has the same name as its `Queue`, and either alone is enough. The schema refuses most wrong values. A wrong
+//! value that the schema cannot detect makes the policy invalid: its condition `Valid` names field and value.
 
 mod defaults;
 mod fact;
 mod preemption;
 mod priority_classes;
+mod quota;
 mod retries;
 mod shares;
 mod status;
@@ -18,6 +19,7 @@ pub use preemption::{
     CapacityPolicyPreemptionWithinQueue, CapacityPolicyReclaim,
 };
 pub use priority_classes::{RefusedClass, is_system_class, refused_class};
+pub use quota::StatedQueue;
 pub use retries::{CapacityPolicyRetries, RetryLimits};
 pub use shares::{CapacityPolicyFairShare, CapacityPolicyFairShareWithin, CapacityPolicyLimits};
 pub use status::{
@@ -39,6 +41,8 @@ pub mod condition_type {
     pub const VALID: &str = "Valid";
     /// Whether each of its values has an effect at present.
     pub const EFFECTIVE: &str = "Effective";
+    /// Whether it and the Queue of the same name state the same.
+    pub const CONSISTENT: &str = "Consistent";
     /// Whether the queue takes jobs.
     pub const OPEN: &str = "Open";
 }
@@ -125,7 +129,18 @@ pub mod condition_type {
 }]))]
 #[serde(rename_all = "camelCase", default)]
 pub struct CapacityPolicySpec {
-    /// Quota for each class of pools, in addition to the Queue's own quota.
+    /// The queue above it. Unset: the parent of the Queue of the same name, if it has one.
+    #[schemars(length(min = 1, max = 253))]
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// The quota of each resource in all pools together. A value may stand here, in the Queue of the same name, or in
+    /// both alike; where they differ the lower one counts, and the condition Consistent names both. If there is no
+    /// Queue of the name, Muster creates one for a policy with resources or a parent.
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    // Bounds that cannot be read must not count as none: that would lift the quota.
+    #[serde(skip_serializing_if = "is_unstated")]
+    pub resources: Loose<Vec<CapacityPolicyBounds>>,
+    /// The quota of each class of pools, in addition to the quota in all pools together.
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<CapacityPolicyPool>,
@@ -425,6 +440,11 @@ pub enum CapacityPolicySplit {
     Allowed,
     /// Also split if that leaves less capacity unusable.
     Preferred,
+}
+
+/// Returns true if no quota is stated.
+fn is_unstated(resources: &Loose<Vec<CapacityPolicyBounds>>) -> bool {
+    *resources == Loose::default()
 }
 
 /// The schema of the weights, from the list of scores.

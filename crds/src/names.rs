@@ -27,6 +27,8 @@ pub const LEDGER_NEWEST: &str = "muster.io/ledger-newest";
 pub const DEFAULT_POLICY: &str = "muster";
 /// Name of the queue of jobs that name none.
 pub const DEFAULT_QUEUE: &str = "default";
+/// Annotation of a Queue: `true` if Muster created it for a CapacityPolicy that states the queue by itself.
+pub const QUEUE_OF_POLICY_ANNOTATION: &str = "muster.io/queue-of-policy";
 /// The verb of the right to submit to a Queue.
 pub const USE_VERB: &str = "use";
 

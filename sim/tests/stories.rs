@@ -255,3 +255,33 @@ fn an_elastic_job_shrinks_for_who_is_entitled_and_grows_again() {
     assert_eq!(metrics.makespan, 3600.0 + 315.0);
     assert_eq!((metrics.decisions.resizes, metrics.lost_hours), (2, 0.0));
 }
+
+#[test]
+fn a_policy_alone_is_a_queue_as_on_a_control_plane() {
+    let policy = |capability: u32| {
+        format!(
+            "kind: CapacityPolicy\nmetadata: {{name: q}}\nspec:\n  resources: [{{name: nvidia.com/gpu, capability: {capability}}}]\n"
+        )
+    };
+    let queue = "kind: Queue\nmetadata: {name: q}\nspec: {capability: {nvidia.com/gpu: 4}}\n";
+    let both = format!("{}---\n{queue}", policy(4));
+    let jobs = "jobs: [{count: 2, queue: q, run: 1h, gpus: 4}]";
+    // On one node with eight devices the quota keeps the second job waiting.
+    for (queues, waited_ms) in [(policy(4), 3_600_000), (policy(8), 0), (both, 3_600_000)] {
+        let files = Files::new();
+        let fleet = files.with("fleet.yaml", ONE_NODE);
+        let text = files.with("queues.yaml", &queues);
+        let jobs = files.with("jobs.yaml", jobs);
+        let scenario = read_scenario(&fleet, Some(&text), &jobs).unwrap().what;
+        let (_, outcome) = run(&scenario);
+        assert_eq!(outcome.record.jobs[1].waited_ms, waited_ms, "{queues}");
+    }
+    let differs = format!("{}---\n{queue}", policy(8));
+    let listed = format!("{}---\nqueues: [{{name: q}}]\n", policy(8));
+    let said =
+        [differs, listed].map(|queues| refusal(ONE_NODE, Some(&queues), ("jobs.yaml", jobs)));
+    insta::assert_snapshot!(said.join("\n"), @"
+    queues.yaml: document 1: capability of nvidia.com/gpu is 4 in Queue q and 8 in spec.resources of CapacityPolicy q: the lower counts
+    queues.yaml: document 1: spec.resources and spec.parent: the queue is in the list `queues`; state them there
+    ");
+}

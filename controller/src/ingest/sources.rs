@@ -16,9 +16,10 @@ use std::sync::Arc;
 impl Reconciler {
     /// Handles a change of a capacity policy.
     pub(crate) fn policy(&mut self, delta: Delta<CapacityPolicy>) {
-        let name = match delta {
+        let (name, queue) = match delta {
             Delta::Upserted(policy) => {
                 let name = QueueName::new(policy.metadata.name.as_deref().unwrap_or_default());
+                let queue = self.mirror.queues().get(&name).cloned();
                 let seen = self
                     .mirror
                     .queueing
@@ -26,17 +27,18 @@ impl Reconciler {
                 if seen.is_some_and(|seen| seen.spec == policy.spec) {
                     return; // only its status changed, which Muster writes
                 }
-                name
+                (name, queue)
             }
             Delta::Gone(object) => {
                 let name = QueueName::new(&object.name);
+                let queue = self.mirror.queues().get(&name).cloned();
                 self.mirror.queueing.drop_policy(&name);
                 self.apply(Event::PolicyGone(name.clone()));
-                name
+                (name, queue)
             }
             Delta::Listed => return,
         };
-        self.queue_pass().apply_policy(&name);
+        self.queue_pass().restated(&name, queue.as_ref());
         self.out.push(Publication::Queue(name.clone()));
         self.out
             .work_queue

@@ -12,7 +12,7 @@ use crds::names;
 use crds::queue::Queue;
 use engine::facts::ClusterFact;
 use engine::matching::{LEAVING, Taint, TaintEffect};
-use engine::{ClusterName, Event, JobKey, NodeName, Uid};
+use engine::{ClusterName, Event, JobKey, NodeName, QueueName, Uid};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as KubernetesTime;
 use kube::api::DynamicObject;
@@ -88,6 +88,12 @@ impl LiveState {
             LiveChange::CapacityPolicy(policy) => {
                 let delta = Delta::Upserted(CapacityPolicy::clone(policy));
                 self.reconciler.policy(delta);
+                let name = policy.metadata.name.as_deref().unwrap_or_default();
+                let queues = self.reconciler.mirror.queues();
+                if policy.states_queue() && !queues.contains_key(&QueueName::new(name)) {
+                    let delta = Delta::Upserted(Queue::of_policy(name));
+                    self.reconciler.queue_pass().queue(delta);
+                }
             }
             LiveChange::WithoutCluster(name) => self.without_cluster(name)?,
             LiveChange::WithoutNode(cluster, node) => self.without_node(cluster, node)?,

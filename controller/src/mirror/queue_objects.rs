@@ -12,7 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct QueueObjects {
+    /// As they are on the control plane.
+    objects: BTreeMap<QueueName, Queue>,
+    /// The same, with what their policies state.
     queues: BTreeMap<QueueName, Queue>,
+    /// What the Queue and the policy of a queue state differently.
+    conflicts: BTreeMap<QueueName, Vec<String>>,
     policies: BTreeMap<QueueName, CapacityPolicy>,
     config: Option<MusterConfig>,
     /// Each PriorityClass, with its priority if jobs that name none get it; Kubernetes expects one such class.
@@ -20,7 +25,7 @@ pub(crate) struct QueueObjects {
 }
 
 impl QueueObjects {
-    /// The Queue objects.
+    /// The Queue objects, with what their policies state.
     pub(crate) fn queues(&self) -> &BTreeMap<QueueName, Queue> {
         &self.queues
     }
@@ -30,13 +35,18 @@ impl QueueObjects {
         &self.policies
     }
 
-    /// Files a queue and returns its previous state.
+    /// Files a queue and returns its previous state, with what its policy stated.
     pub(crate) fn put_queue(&mut self, name: QueueName, queue: Queue) -> Option<Queue> {
-        self.queues.insert(name, queue)
+        let before = self.queues.get(&name).cloned();
+        self.objects.insert(name.clone(), queue);
+        self.merge(&name);
+        before
     }
 
     /// Drops a deleted queue and returns its last state.
     pub(crate) fn drop_queue(&mut self, name: &QueueName) -> Option<Queue> {
+        self.objects.remove(name);
+        self.conflicts.remove(name);
         self.queues.remove(name)
     }
 
@@ -46,12 +56,33 @@ impl QueueObjects {
         name: QueueName,
         policy: CapacityPolicy,
     ) -> Option<CapacityPolicy> {
-        self.policies.insert(name, policy)
+        let before = self.policies.insert(name.clone(), policy);
+        self.merge(&name);
+        before
     }
 
     /// Drops a deleted policy.
     pub(crate) fn drop_policy(&mut self, name: &QueueName) {
         self.policies.remove(name);
+        self.merge(name);
+    }
+
+    /// Returns what the Queue and the policy of a queue state differently.
+    pub(crate) fn conflicts(&self, name: &QueueName) -> &[String] {
+        self.conflicts.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Reads a queue from its objects again.
+    fn merge(&mut self, name: &QueueName) {
+        let Some(object) = self.objects.get(name) else {
+            return;
+        };
+        let stated = object.with_policy(self.policies.get(name));
+        match stated.conflicts.is_empty() {
+            true => _ = self.conflicts.remove(name),
+            false => _ = self.conflicts.insert(name.clone(), stated.conflicts),
+        }
+        self.queues.insert(name.clone(), stated.queue);
     }
 
     /// Applies a change of a MusterConfig. Returns true if that changes a setting: only the one with its name

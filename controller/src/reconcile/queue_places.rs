@@ -79,20 +79,9 @@ impl QueuePass<'_> {
         let name = match delta {
             Delta::Upserted(queue) => {
                 let name = QueueName::new(queue.metadata.name.as_deref().unwrap_or_default());
-                let parent = queue.spec.parent.clone();
-                let place = queues_above(self.engine, &name);
                 let before = self.mirror.queueing.put_queue(name.clone(), queue);
-                if before.is_some_and(|before| before.spec.parent != parent) {
-                    self.out
-                        .work_queue
-                        .extend(self.jobs.rendezvous.iter().cloned());
-                }
                 self.places.gone.remove(&name);
-                self.apply_queue(&name);
-                self.apply_policy(&name);
-                if queues_above(self.engine, &name) != place {
-                    self.out.work_queue.extend(self.charged_below(&name));
-                }
+                self.restated(&name, before.as_ref());
                 name
             }
             Delta::Gone(object) => {
@@ -113,8 +102,25 @@ impl QueuePass<'_> {
         self.out.push(Publication::Queue(name));
     }
 
+    /// Applies a queue again after one of its objects changed. `before` is what they stated until then, if there was a
+    /// Queue.
+    pub(crate) fn restated(&mut self, name: &QueueName, before: Option<&Queue>) {
+        let place = queues_above(self.engine, name);
+        let now = self.mirror.queues().get(name);
+        let parents = before.zip(now);
+        if parents.is_some_and(|(before, now)| before.spec.parent != now.spec.parent) {
+            let all = self.jobs.rendezvous.iter().cloned();
+            self.out.work_queue.extend(all);
+        }
+        self.apply_queue(name);
+        self.apply_policy(name);
+        if queues_above(self.engine, name) != place {
+            self.out.work_queue.extend(self.charged_below(name));
+        }
+    }
+
     /// Gives the engine the policy of a queue, which depends on the strategy of the queue.
-    pub(crate) fn apply_policy(&mut self, name: &QueueName) {
+    fn apply_policy(&mut self, name: &QueueName) {
         let Some(policy) = self.mirror.policies().get(name) else {
             return;
         };

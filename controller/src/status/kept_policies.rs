@@ -1,5 +1,5 @@
-//! Objects that Muster maintains for users: the propagation policy of a managed namespace, and the capacity
-//! policy of a queue without one.
+//! Objects that Muster maintains for users: the propagation policy of a managed namespace, the capacity policy of a
+//! Queue without one, and the Queue of a capacity policy without one.
 
 use crate::effects::object_writer::ObjectWriter;
 use crds::capacity_policy::CapacityPolicy;
@@ -105,6 +105,23 @@ pub(crate) fn make_policy(objects: &ObjectWriter, queue: &Queue) {
         name,
         object,
     );
+}
+
+/// Creates the Queue of a policy that states its queue by itself. Members need the object, and the right to use a
+/// queue is a right on it.
+pub(crate) fn make_queue(objects: &ObjectWriter, name: &str) {
+    let object = json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": { "name": name, "annotations": { (names::QUEUE_OF_POLICY_ANNOTATION): "true" } },
+        "spec": {},
+    });
+    objects.apply(&ApiResource::erase::<Queue>(&()), None, name, object);
+}
+
+/// Deletes the Queue that was created for a policy.
+pub(crate) fn drop_queue(objects: &ObjectWriter, name: &str) {
+    objects.delete(&ApiResource::erase::<Queue>(&()), None, name);
 }
 
 /// Deletes the capacity policy of a deleted queue, if it was created here.

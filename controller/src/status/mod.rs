@@ -44,14 +44,15 @@ use crds::podgroup::PodGroup;
 use crds::queue::Queue;
 use engine::{Changed, JobKey, QueueName, Time};
 use kube::Resource;
-use kube::api::ApiResource;
+use kube::api::{ApiResource, ObjectMeta};
 use runtime::status_writer::{StatusTarget, StatusWriter};
 use runtime::traces::TraceSink;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Milliseconds for which a new queue stays without a policy, so that its author can apply one.
+/// Milliseconds for which a new queue stays without a policy, and a policy without a Queue, so that its author can
+/// apply one.
 const POLICY_AFTER_MS: i64 = 5_000;
 
 /// Milliseconds after which it is looked again which names mean something.
@@ -258,6 +259,10 @@ impl Publishing<'_> {
             self.reconciler.out.metrics.queues.forget(name);
             return self.publish_without_queue(name, now);
         };
+        let policy = self.reconciler.mirror.policies().get(name);
+        if queue.is_of_policy() && !policy.is_some_and(CapacityPolicy::states_queue) {
+            return kept_policies::drop_queue(&self.publisher.objects, name.as_str());
+        }
         let Some(usage) = self.reconciler.engine.queue_usage(name) else {
             return;
         };
@@ -270,13 +275,17 @@ impl Publishing<'_> {
         self.publisher
             .status
             .write(target::<Queue>(name.as_str()), patch);
-        let Some(policy) = self.reconciler.mirror.policies().get(name) else {
+        let Some(policy) = policy else {
             return self.make_policy(name, now);
+        };
+        let stated = queue_status::StatedBy {
+            policy,
+            queue,
+            conflicts: self.reconciler.mirror.queueing.conflicts(name),
         };
         let spares = self.reconciler.engine.spare_nodes(name);
         let now = crds::record::timestamp(now);
-        let status =
-            queue_status::policy(policy, queue, &usage, spares, &self.publisher.known.0, now);
+        let status = queue_status::policy(&stated, &usage, spares, &self.publisher.known.0, now);
         if policy.status.as_ref() != Some(&status) {
             self.publisher.status.write(
                 target::<CapacityPolicy>(name.as_str()),
@@ -306,6 +315,13 @@ impl Publishing<'_> {
         if policy.is_empty() {
             return kept_policies::drop_policy(&self.publisher.objects, name.as_str());
         }
+        if policy.states_queue() {
+            // Its author has time to apply a Queue, as one of a policy.
+            match is_settled(&policy.metadata, now) {
+                true => kept_policies::make_queue(&self.publisher.objects, name.as_str()),
+                false => self.publisher.due.queue(name),
+            }
+        }
         let status = queue_status::policy_without_queue(policy, crds::record::timestamp(now));
         if policy.status.as_ref() != Some(&status) {
             self.publisher.status.write(
@@ -321,15 +337,9 @@ impl Publishing<'_> {
         let Some(queue) = self.reconciler.mirror.queues().get(name) else {
             return;
         };
-        let created = queue
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(0, |at| at.0.as_millisecond());
-        if now.millis_since(Time(created)) >= POLICY_AFTER_MS {
-            kept_policies::make_policy(&self.publisher.objects, queue);
-        } else {
-            self.publisher.due.queue(name);
+        match is_settled(&queue.metadata, now) {
+            true => kept_policies::make_policy(&self.publisher.objects, queue),
+            false => self.publisher.due.queue(name),
         }
     }
 
@@ -378,4 +388,11 @@ fn target_in<K: Resource<DynamicType = ()>>(namespace: Option<&str>, name: &str)
         subresource: Some("status"),
         strategic: false,
     }
+}
+
+/// Returns true once the author of an object had time to apply another one with it.
+fn is_settled(metadata: &ObjectMeta, now: Time) -> bool {
+    let created = metadata.creation_timestamp.as_ref();
+    let created = created.map_or(0, |at| at.0.as_millisecond());
+    now.millis_since(Time(created)) >= POLICY_AFTER_MS
 }

@@ -51,15 +51,24 @@ pub(crate) fn queue(queue: &Queue, usage: &QueueUsage) -> Value {
     json!({"metadata": {"resourceVersion": queue.metadata.resource_version}, "status": status})
 }
 
+/// The objects that state a queue.
+pub(crate) struct StatedBy<'a> {
+    pub(crate) policy: &'a CapacityPolicy,
+    /// With what the policy states.
+    pub(crate) queue: &'a Queue,
+    /// What the two state differently.
+    pub(crate) conflicts: &'a [String],
+}
+
 /// Returns the status of a capacity policy.
 pub(crate) fn policy(
-    policy: &CapacityPolicy,
-    queue: &Queue,
+    stated: &StatedBy<'_>,
     usage: &QueueUsage,
     spares: BTreeMap<(ClusterName, NodeName), bool>,
     known: &KnownNames,
     now: jiff::Timestamp,
 ) -> CapacityPolicyStatus {
+    let StatedBy { policy, queue, .. } = *stated;
     let spare_node = |((cluster, node), lent): ((ClusterName, NodeName), bool)| SpareNodeUse {
         cluster: cluster.to_string(),
         node: node.to_string(),
@@ -75,6 +84,7 @@ pub(crate) fn policy(
     let resources = resources(queue, usage);
     let mut said = statements(policy, queue, usage);
     said.extend(known.without_effect(policy, queue, usage).map(effective));
+    said.extend(consistent(stated));
     CapacityPolicyStatus {
         observed_generation: policy.metadata.generation,
         conditions: conditions(policy, &said, now),
@@ -102,7 +112,8 @@ pub(crate) fn policy_without_queue(
     let name = policy.metadata.name.as_deref().unwrap_or_default();
     let missing = format!(
         "queue {name} does not exist, so that this policy has no effect; create a Queue \
-         (scheduling.volcano.sh) named {name}, or name the policy as its queue"
+         (scheduling.volcano.sh) named {name}, state its quota in spec.resources of this policy, or name the policy as \
+         its queue"
     );
     let valid = match policy.to_fact(None).invalid {
         Some(problem) => (VALID, false, Reason::QueueInvalid.to_string(), problem),
@@ -288,6 +299,24 @@ pub(super) fn open(usage: &QueueUsage) -> Said {
             "the queue takes jobs".to_owned(),
         ),
     }
+}
+
+/// Says whether the policy and its Queue state the same, if both state the queue, or did.
+fn consistent(stated: &StatedBy<'_>) -> Option<Said> {
+    use capacity_policy::condition_type::CONSISTENT;
+    let status = stated.policy.status.as_ref();
+    let mut said = status.into_iter().flat_map(|status| &status.conditions);
+    let was_said = said.any(|condition| condition.type_ == CONSISTENT);
+    (stated.policy.states_queue() || was_said).then(|| match stated.conflicts.is_empty() {
+        true => {
+            let message = "it and its Queue state no different values".to_owned();
+            (CONSISTENT, true, "Checked".to_owned(), message)
+        }
+        false => {
+            let message = format!("{}; state each in one of them", stated.conflicts.join("; "));
+            (CONSISTENT, false, "StatedTwice".to_owned(), message)
+        }
+    })
 }
 
 /// Says whether each value has an effect; `without` has those that have none.

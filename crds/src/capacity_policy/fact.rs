@@ -114,6 +114,7 @@ impl CapacityPolicy {
                             .to_owned(),
                     );
                 }
+                self.check_quota(&mut checks);
                 checks.word("spec.tenancy", spec.tenancy.as_ref());
                 checks.word("spec.placement.split", placement.split.as_ref());
                 checks.word("spec.placement.prePull", placement.pre_pull.as_ref());
@@ -190,6 +191,18 @@ impl CapacityPolicy {
     pub fn tenancy(&self) -> Option<Tenancy> {
         let stated = self.spec.tenancy.as_ref()?;
         Some(stated.known().copied().unwrap_or(Tenancy::Closed))
+    }
+
+    /// Checks the quotas over all pools, which count with those of the Queue.
+    fn check_quota(&self, checks: &mut Checks) {
+        if let Some(unnamed) = self
+            .bounds()
+            .iter()
+            .position(|bounds| bounds.name.is_empty())
+        {
+            checks.fail(format!("spec.resources[{unnamed}].name is missing"));
+        }
+        checks.bounds("spec", &self.spec.resources);
     }
 
     fn ageing(&self, checks: &mut Checks) -> Option<facts::Ageing> {
@@ -282,6 +295,29 @@ impl Checks {
         })
     }
 
+    /// Reads the quotas below `field`: guarantee, deserved and capability.
+    fn bounds(&mut self, field: &str, stated: &Loose<Vec<CapacityPolicyBounds>>) -> [Resources; 3] {
+        if let Loose::Unknown(value) = stated {
+            self.fail(format!(
+                "{field}.resources: {value} is not a list of name, guarantee, deserved and capability"
+            ));
+        }
+        let stated = stated.known().map_or(&[][..], Vec::as_slice);
+        type Part = fn(&CapacityPolicyBounds) -> &Option<QuantityText>;
+        let parts: [(&str, Part); 3] = [
+            ("guarantee", |bounds| &bounds.guarantee),
+            ("deserved", |bounds| &bounds.deserved),
+            ("capability", |bounds| &bounds.capability),
+        ];
+        parts.map(|(part, of)| {
+            let stated = stated.iter();
+            let list: QuantityList = stated
+                .filter_map(|bounds| Some((bounds.name.clone(), of(bounds).clone()?)))
+                .collect();
+            self.amounts(&format!("{field}.{part}"), &list)
+        })
+    }
+
     /// Reads seconds, at least `least`, as milliseconds.
     fn seconds(&mut self, field: &str, value: Option<i64>, least: i64) -> Option<i64> {
         let seconds = self.at_least(field, value, least)?;
@@ -312,24 +348,13 @@ impl CapacityPolicyPool {
         if self.name.is_empty() {
             checks.fail(format!("spec.pools[{index}].name is missing"));
         }
-        if let Loose::Unknown(value) = &self.resources {
-            checks.fail(format!(
-                "spec.pools[{index}].resources: {value} is not a list of name, guarantee, deserved and capability"
-            ));
-        }
-        let resources = self.bounds();
-        let mut amounts = |field: &str, of: fn(&CapacityPolicyBounds) -> &Option<QuantityText>| {
-            let stated = resources.iter();
-            let list: QuantityList = stated
-                .filter_map(|bounds| Some((bounds.name.clone(), of(bounds).clone()?)))
-                .collect();
-            checks.amounts(&format!("spec.pools[{index}].{field}"), &list)
-        };
+        let [guarantee, deserved, capability] =
+            checks.bounds(&format!("spec.pools[{index}]"), &self.resources);
         PoolBound {
             class: PoolClass::new(&self.class),
-            guarantee: amounts("guarantee", |bounds| &bounds.guarantee),
-            deserved: amounts("deserved", |bounds| &bounds.deserved),
-            capability: amounts("capability", |bounds| &bounds.capability),
+            guarantee,
+            deserved,
+            capability,
             clusters: self
                 .clusters
                 .as_ref()

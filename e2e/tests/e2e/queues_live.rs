@@ -353,3 +353,64 @@ async fn misspelt(case: &Case) -> anyhow::Result<()> {
 fn misspelt_names_of_a_queue_are_listed() {
     managed("misspelt", misspelt);
 }
+
+/// A CapacityPolicy without a Queue is a queue; a Queue that states another quota is named beside it.
+async fn policy_alone(case: &Case) -> anyhow::Result<()> {
+    let resources = json!([{"name": "nvidia.com/gpu", "capability": 8}]);
+    let policy = json!({"metadata": {"name": case.name}, "spec": {"resources": resources}});
+    case.cluster_object(CAPACITY_POLICY, &policy).await?;
+    case.nodes("member1", 2).await?;
+    let runs = case.submit(&case.gang("runs", 1, 8).volcano()).await?;
+    case.running(&runs).await?;
+    case.shows_gpus(&case.name, "capability", 8).await?;
+    let waiter = case.submit(&case.gang("waiter", 1, 8).volcano()).await?;
+    case.waits(&waiter, &["WaitingForQuota", "NextInLine"])
+        .await?;
+    let gpus = |gpus: Value| json!({"capability": {"nvidia.com/gpu": gpus}});
+    case.change_queue(&case.name, gpus(json!(16))).await?;
+    let says = format!(
+        "capability of nvidia.com/gpu is 16 in Queue {0} and 8 in spec.resources of CapacityPolicy {0}",
+        case.name
+    );
+    eventually(SOON, "both objects are named", async || {
+        let policy = case.karmada().get(CAPACITY_POLICY, None, &case.name).await;
+        let policy = policy.map_err(|error| error.to_string())?;
+        let policy = policy.ok_or("there is no policy")?;
+        let conditions = policy["status"]["conditions"].as_array().into_iter();
+        let mut said = conditions.flatten().filter(|of| of["type"] == "Consistent");
+        match said.any(|of| {
+            of["message"]
+                .as_str()
+                .is_some_and(|text| text.contains(&says))
+        }) {
+            true => Ok(()),
+            false => Err(policy["status"]["conditions"].to_string()),
+        }
+    })
+    .await?;
+    case.stays_unplaced(&waiter, A_WHILE).await?;
+    case.change_queue(&case.name, gpus(Value::Null)).await?;
+    case.end(&runs).await?;
+    case.running(&waiter).await?;
+    case.end(&waiter).await?;
+    case.finished(&waiter, "Succeeded").await?;
+    let report = case.audit(8, [&runs, &waiter])?;
+    assert_eq!(report.violations, Vec::<String>::new());
+    case.karmada()
+        .delete(CAPACITY_POLICY, None, &case.name)
+        .await?;
+    eventually(SOON, "the Queue goes with its policy", async || match case
+        .karmada()
+        .get(QUEUE, None, &case.name)
+        .await
+    {
+        Ok(None) => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await
+}
+
+#[test]
+fn a_policy_alone_is_a_queue() {
+    managed("policyalone", policy_alone);
+}

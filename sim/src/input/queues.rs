@@ -102,11 +102,45 @@ pub fn read_queues(path: &Path) -> Result<ScenarioQueues, InputError> {
             }
         }
     }
+    manifests.merge(&mut queues)?;
     let policies = manifests.facts(&name)?;
     finish(&name, queues, policies)
 }
 
 impl QueueManifests<'_> {
+    /// Adds what policies state of queues to the Queues of their names, and a queue for each policy that has none.
+    fn merge(&mut self, queues: &mut ScenarioQueues) -> Result<(), InputError> {
+        for (place, policy) in &self.policies {
+            if !policy.states_queue() {
+                continue;
+            }
+            let name = policy.metadata.name.as_deref().unwrap_or_default();
+            let name = QueueName::new(name);
+            let at = queues.queues.iter().position(|queue| queue.name == name);
+            let object = self.queues.get(&name);
+            if at.is_some() && object.is_none() {
+                let problem = "spec.resources and spec.parent: the queue is in the list `queues`; state them there";
+                return Err(manifests::invalid(place, problem));
+            }
+            let object = object.cloned();
+            let object = object.unwrap_or_else(|| Queue::of_policy(name.as_str()));
+            let stated = object.with_policy(Some(policy));
+            if let Some(conflict) = stated.conflicts.first() {
+                return Err(manifests::invalid(place, conflict));
+            }
+            let fact = stated.queue.to_fact();
+            if let Some(problem) = &fact.invalid {
+                return Err(manifests::invalid(place, problem));
+            }
+            match at.and_then(|at| queues.queues.get_mut(at)) {
+                Some(known) => *known = fact,
+                None => queues.queues.push(fact),
+            }
+            self.queues.insert(name, stated.queue);
+        }
+        Ok(())
+    }
+
     /// Returns the fact of each policy, and of an empty one for each Queue that has none.
     fn facts(self, file: &str) -> Result<BTreeMap<QueueName, PolicyFact>, InputError> {
         let mut facts = BTreeMap::new();

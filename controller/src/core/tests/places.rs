@@ -259,6 +259,71 @@ impl Stage {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_policy_that_states_its_queue_gets_a_queue_which_goes_with_it() {
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    stage.list_all();
+    let resources = json!([{"name": "cpu", "capability": 2}]);
+    stage.put_policy("x", "kubectl", json!({ "resources": resources }));
+    stage.put_policy("none", "kubectl", json!({"ordering": "StrictFIFO"}));
+    stage.settle().await;
+    assert_eq!(stage.api.get(&queue_path("none")), None);
+    let queue = stage.api.get(&queue_path("x")).unwrap();
+    let made = &queue["metadata"]["annotations"][names::QUEUE_OF_POLICY_ANNOTATION];
+    assert_eq!(made, "true", "{queue}");
+    let ours = binding_writer::overrides::MANAGER;
+    let managed = json!([{"manager": ours, "operation": "Apply"}]);
+    stage.change_queue("x", json!({"metadata": {"managedFields": managed}}));
+    for (job, cpus) in [("a", 2), ("b", 1)] {
+        stage.job_in(job, "x", cpus);
+    }
+    stage.rest_with_queues(&["a", "b"], 0).await;
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), "no record, gated []");
+
+    // Without the policy the queue has no bounds: it takes no jobs, and its Queue is deleted.
+    let policy = object_key("", "x").name;
+    stage.api.remove(&policy_path("x"));
+    stage.take(Input::Policy(Delta::Gone(ObjectKey {
+        namespace: None,
+        name: policy,
+    })));
+    stage.rest_with_queues(&["a", "b"], 0).await;
+    assert_eq!(stage.shown("b"), "no record, gated []");
+    stage.settle().await;
+    let left = stage.api.get(&queue_path("x"));
+    assert!(left.is_none_or(|queue| !queue["metadata"]["deletionTimestamp"].is_null()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lower_of_two_quotas_counts_and_the_policy_says_so() {
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    stage.list_all();
+    stage.put_queue("x", json!({"capability": {"cpu": 3}}));
+    let cpus = |cpus: u32| json!({"resources": [{"name": "cpu", "capability": cpus}]});
+    stage.put_policy("x", "kubectl", cpus(2));
+    stage.job_in("a", "x", 3);
+    stage.rest_with_queues(&["a"], 0).await;
+    assert_eq!(stage.shown("a"), "no record, gated []");
+    stage.settle().await;
+    let condition = |stage: &Stage| {
+        let policy = stage.api.get(&policy_path("x")).unwrap();
+        let conditions = policy["status"]["conditions"].as_array().unwrap().clone();
+        let mut conditions = conditions.into_iter();
+        conditions.find(|condition| condition["type"] == "Consistent")
+    };
+    let said = condition(&stage).unwrap();
+    assert_eq!(said["reason"], "StatedTwice", "{said}");
+    let path = policy_path("x");
+    stage.api.merge(&path, &json!({"spec": cpus(3)}));
+    let policy = read(stage.api.get(&path).unwrap());
+    stage.take(Input::Policy(Delta::Upserted(policy)));
+    stage.rest_with_queues(&["a"], 0).await;
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
+    stage.settle().await;
+    assert_eq!(condition(&stage).unwrap()["status"], "True");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_policy_created_for_a_queue_is_deleted_with_it() {
     let ours = binding_writer::overrides::MANAGER;
     let mut stage = Stage::bare(&FakeApi::new(), true).await;

@@ -62,10 +62,17 @@ fn lent() -> BTreeMap<(ClusterName, NodeName), bool> {
     BTreeMap::from([(("m1".into(), "n1".into()), true)])
 }
 
+fn stated<'a>(policy: &'a CapacityPolicy, queue: &'a Queue) -> StatedBy<'a> {
+    StatedBy {
+        policy,
+        queue,
+        conflicts: &[],
+    }
+}
+
 fn status_of(spec: Value, usage: &QueueUsage) -> CapacityPolicyStatus {
     policy(
-        &policy_of(spec),
-        &bounded(),
+        &stated(&policy_of(spec), &bounded()),
         usage,
         lent(),
         &KnownNames::default(),
@@ -194,8 +201,7 @@ fn conditions_say_what_is_wrong_or_closed() {
     let broken =
         queue_of(json!({"metadata": {"name": "q"}, "spec": {"capability": {"cpu": "-1"}}}));
     let broken = policy(
-        &policy_of(json!({})),
-        &broken,
+        &stated(&policy_of(json!({})), &broken),
         &usage(),
         BTreeMap::new(),
         &KnownNames::default(),
@@ -212,7 +218,7 @@ fn conditions_say_what_is_wrong_or_closed() {
 fn a_policy_without_its_queue_says_so() {
     let status = |spec| policy_without_queue(&policy_of(spec), jiff::Timestamp::UNIX_EPOCH);
     let lone = status(json!({"ordering": "BestEffort"}));
-    insta::assert_snapshot!(condition(&lone, "Open"), @"False QueueNotFound: queue q does not exist, so that this policy has no effect; create a Queue (scheduling.volcano.sh) named q, or name the policy as its queue");
+    insta::assert_snapshot!(condition(&lone, "Open"), @"False QueueNotFound: queue q does not exist, so that this policy has no effect; create a Queue (scheduling.volcano.sh) named q, state its quota in spec.resources of this policy, or name the policy as its queue");
     insta::assert_snapshot!(condition(&lone, "Valid"), @"True Checked: every value can be used");
     assert_eq!((lone.observed_generation, lone.summary), (Some(4), None));
     let wrong = status(json!({"stopPolicy": "Drain"}));
@@ -227,8 +233,7 @@ fn a_condition_keeps_its_time_while_it_holds() {
     let later = jiff::Timestamp::from_second(500).unwrap();
     assert_eq!(
         policy(
-            &policy_object,
-            &bounded(),
+            &stated(&policy_object, &bounded()),
             &usage(),
             lent(),
             &KnownNames::default(),
@@ -252,7 +257,13 @@ fn values_that_name_nothing_are_listed_with_what_is_meant() {
         let queue =
             queue_of(json!({"metadata": {"name": "q"}, "spec": {"capability": capability}}));
         let at = jiff::Timestamp::UNIX_EPOCH;
-        let status = policy(&policy_of(spec), &queue, &usage(), lent(), known, at);
+        let status = policy(
+            &stated(&policy_of(spec), &queue),
+            &usage(),
+            lent(),
+            known,
+            at,
+        );
         let mut found = status.conditions.iter();
         let found = found.find(|condition| condition.type_ == "Effective");
         found.map(|told| format!("{} {}: {}", told.status, told.reason, told.message))

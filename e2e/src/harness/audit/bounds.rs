@@ -1,5 +1,5 @@
 //! The quotas of queues over time, as the API server has them: capabilities of Queues, their
-//! parents, and capabilities of CapacityPolicies' pools.
+//! parents, and capabilities of CapacityPolicies, over all pools and by class.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,13 +15,16 @@ use super::quantity;
 /// because Muster has to see the change first.
 const HEARD_WITHIN: SignedDuration = SignedDuration::from_secs(2);
 
+/// The class of a quota of a CapacityPolicy over all pools.
+const ALL_CLASSES: &str = "*";
+
 /// What a quota limits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BoundScope {
     /// The queue and its descendants.
     pub(super) queue: String,
     pub(super) resource: String,
-    /// The class of GPUs; `None` for all.
+    /// The class of GPUs; `None` for all by the Queue, [`ALL_CLASSES`] for all by the policy.
     pub(super) class: Option<String>,
     /// The clusters that are limited together; `None` for all.
     pub(super) clusters: Option<BTreeSet<String>>,
@@ -35,6 +38,8 @@ type Values = Vec<(Timestamp, Option<u128>)>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct AuditedBounds {
     parents: BTreeMap<String, String>,
+    /// Those that CapacityPolicies state, for queues whose Queue states none.
+    policy_parents: BTreeMap<String, String>,
     values: BTreeMap<BoundScope, Values>,
     /// The objects seen so far: a quota that is new on one of them is a change.
     seen: BTreeSet<(&'static str, String)>,
@@ -69,6 +74,12 @@ impl AuditedBounds {
                 self.change("Queue", name, write.time, of_queue(name, spec));
             }
             AuditedResource::Policy => {
+                match spec["parent"].as_str() {
+                    Some(parent) => self
+                        .policy_parents
+                        .insert(name.to_owned(), parent.to_owned()),
+                    None => self.policy_parents.remove(name),
+                };
                 self.change("Policy", name, write.time, of_policy(name, spec))
             }
             _ => {}
@@ -101,7 +112,12 @@ impl AuditedBounds {
     /// Returns a queue and its ancestors.
     pub(super) fn path(&self, queue: &str) -> Vec<String> {
         let mut path = vec![queue.to_owned()];
-        while let Some(parent) = path.last().and_then(|last| self.parents.get(last)) {
+        let above = |queue: &String| {
+            self.parents
+                .get(queue)
+                .or_else(|| self.policy_parents.get(queue))
+        };
+        while let Some(parent) = path.last().and_then(above) {
             if path.contains(parent) {
                 break;
             }
@@ -181,7 +197,18 @@ fn of_policy(name: &str, spec: &Value) -> BTreeMap<BoundScope, u128> {
             (!capability.is_null()).then(|| (scope, amount_of(capability)))
         })
     });
-    bounds.collect()
+    let totals = spec["resources"].as_array().into_iter().flatten();
+    let totals = totals.filter_map(|bounds| {
+        let scope = BoundScope {
+            queue: name.to_owned(),
+            resource: bounds["name"].as_str().unwrap_or_default().to_owned(),
+            class: Some(ALL_CLASSES.to_owned()),
+            clusters: None,
+        };
+        let capability = &bounds["capability"];
+        (!capability.is_null()).then(|| (scope, amount_of(capability)))
+    });
+    bounds.chain(totals).collect()
 }
 
 /// A quota that cannot be read counts as zero: its queue admits no jobs.
@@ -194,6 +221,7 @@ impl BoundScope {
     pub(super) fn of(&self, held: &HeldAmounts) -> u128 {
         match (&self.class, &self.clusters) {
             (Some(class), Some(clusters)) => held.in_clusters(clusters, class, &self.resource),
+            (Some(class), None) if class == ALL_CLASSES => held.all(&self.resource),
             (Some(class), None) => held.of_class(class, &self.resource),
             (None, _) => held.all(&self.resource),
         }
@@ -205,6 +233,7 @@ impl fmt::Display for BoundScope {
         write!(f, "queue {}", self.queue)?;
         match (&self.class, &self.clusters) {
             (Some(class), Some(clusters)) => write!(f, " in {class} of {clusters:?}"),
+            (Some(class), None) if class == ALL_CLASSES => write!(f, " by its policy"),
             (Some(class), None) => write!(f, " in {class}"),
             (None, _) => Ok(()),
         }
