@@ -25,5 +25,6 @@ pub(crate) mod spare;
 pub(crate) mod start;
 pub(crate) mod sync;
 mod timers;
+mod unreservable;
 mod users;
 pub(crate) mod wake;

@@ -16,6 +16,7 @@ use crate::api::job::QueueOrder;
 use crate::backfill::feasible::FeasibleShapes;
 use crate::backfill::{feasible, window, withheld};
 use crate::cycle::decide::{self, MOVED_AT_ONCE};
+use crate::cycle::unreservable::{self, OrderMoves};
 use crate::cycle::{reserve, users, wake};
 use crate::pending::pending_queue::PendingQueue;
 use crate::pending::shapes::ShapeId;
@@ -154,11 +155,13 @@ fn rank_changed(engine: &mut Engine, cost: &mut SearchCost) -> bool {
         engine.quota.unrank(&queue);
         wake::mark_dirty(engine, &queue);
     }
+    let mut order = OrderMoves::default();
     for id in engine.quota.take_unranked() {
         wake::note_satisfied(engine, id);
         let front = front_of(engine.inputs(), id);
-        engine.quota.rank(id, &front);
+        order.add(engine.quota.rank(id, &front));
     }
+    unreservable::order_moved(engine, &order);
     is_done
 }
 

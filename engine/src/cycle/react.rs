@@ -8,9 +8,10 @@ use crate::api::slot::ReservationSlot;
 use crate::backfill::{reservation, window, withheld};
 use crate::cycle::fleet;
 use crate::cycle::replan::{ends_moved, owners_met_by_admission, replan_after, replan_beside};
+use crate::cycle::unreservable::owners_moved_back;
 use crate::cycle::wake::{
     activate, contest, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
-    nodes_freed, nodes_unreserved, owners_moved_back, recheck,
+    nodes_freed, nodes_unreserved, recheck,
 };
 use crate::jobs::elastic::least_total;
 use crate::jobs::job::PendingEntry;
@@ -249,17 +250,14 @@ fn behind_preemptor(engine: &mut Engine, entry: &PendingEntry) {
 
 /// More is charged to a queue, by an admission, an adoption, growth or pods. That moves it and those above it back in
 /// the order, with the owners of reservations below them: jobs that such a reservation stopped may come before its
-/// owner now.
+/// owner now. Those for which none was possible are looked at when the queues are ranked.
 fn queue_moved_back(engine: &mut Engine, queue: &QueueName, path: &[QueueName]) {
     // The first below the root: the root itself moves nowhere.
     let Some(top) = path.get(1) else {
         return;
     };
     let is_below = |kept: &&Reservation| engine.quota.is_within(&kept.queue, top);
-    let moved = engine.reservations.iter().filter(is_below);
-    let moved: Vec<JobKey> = moved.map(|kept| kept.rank.key.clone()).collect();
-    if !moved.is_empty() {
-        owners_moved_back(engine, &moved);
+    if engine.reservations.iter().any(|kept| is_below(&kept)) {
         engine
             .pending
             .queues

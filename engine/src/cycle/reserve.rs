@@ -10,6 +10,7 @@ use crate::api::slot::ReservationSlot;
 use crate::backfill::{reservation, spare, window, withheld};
 use crate::cycle::displace::{Given, give_slots};
 use crate::cycle::react::{Change, react};
+use crate::cycle::unreservable::note_unreservable;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::shapes::ShapeId;
 use crate::placement::empty;
@@ -149,16 +150,6 @@ fn is_fruitless(
 /// the window.
 pub(crate) fn until_free(slot: &ReservationSlot) -> RequeueCondition {
     RequeueCondition::Slot(slot.clone())
-}
-
-/// Nothing can be reserved for a job: nor for any other of its shape, if the job is behind all owners
-/// of reserved nodes.
-pub(crate) fn note_unreservable(engine: &mut Engine, queue: &QueueName, rank: &QueueOrder) {
-    let shape = withheld::shape_of(engine.inputs(), &rank.key);
-    let shape = shape.filter(|_| reservation::is_behind(engine.inputs(), queue, rank));
-    engine.pending.note_unreservable(&rank.key, shape);
-    // It leaves the window of its queue to the next one.
-    engine.pending.queues.note_changed(queue);
 }
 
 /// A job for which no reservation was possible is blocked by something else now: it lacked only what is reserved for

@@ -6,7 +6,7 @@
 
 use crate::amounts::totals::ResourceTotals;
 use crate::api::slot::ReservationSlot;
-use crate::backfill::{feasible, offers, plan, window, withheld};
+use crate::backfill::{offers, plan, window, withheld};
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::{Infeasible, Nodes, listed};
 use crate::pending::shapes::ShapeId;
@@ -134,23 +134,6 @@ pub(crate) fn mark_all_dirty(engine: &mut Engine) {
     for queue in queues.collect::<Vec<_>>() {
         mark_dirty(engine, &queue);
     }
-}
-
-/// The queues of these owners of reservations moved back in the order. What is reserved for them binds the jobs no
-/// more that are before one of them now, and for which no reservation was possible beside it.
-pub(crate) fn owners_moved_back(engine: &mut Engine, owners: &[JobKey]) {
-    let inputs = engine.inputs();
-    let owners = owners.iter().filter_map(|key| inputs.reservations.of(key));
-    let Some(last) = feasible::last_of(inputs, owners.filter(|kept| !kept.nodes.is_empty())) else {
-        return;
-    };
-    let is_before = |key: &&JobKey| {
-        let line = inputs.jobs.line_of(key);
-        line.is_some_and(|line| !feasible::stands_before(inputs, last, &line.queue, &line.rank))
-    };
-    let unreservable = inputs.pending.unreservable().iter();
-    let before: BTreeSet<JobKey> = unreservable.filter(is_before).cloned().collect();
-    engine.pending.retry_reservations(before);
 }
 
 /// Whether a queue holds what it deserves may have changed: the priority of its reservations then

@@ -416,9 +416,14 @@ impl Shapes {
         self.unreservable.contains(&id)
     }
 
-    /// Reservations may be possible again for all shapes.
-    pub(super) fn retry_unreservable(&mut self) {
-        self.unreservable.clear();
+    /// The shapes that no job behind all owners of reserved nodes can get a reservation for.
+    pub(crate) fn unreservable(&self) -> impl Iterator<Item = ShapeId> {
+        self.unreservable.iter().copied()
+    }
+
+    /// Reservations may be possible again for all shapes. Returns those for which none was.
+    pub(super) fn take_unreservable(&mut self) -> BTreeSet<ShapeId> {
+        std::mem::take(&mut self.unreservable)
     }
 
     /// Whether the bounds of `queue` ever admit it, where that is known.

@@ -123,6 +123,11 @@ impl Pending {
         &self.unreservable
     }
 
+    /// Whether it is noted of any job or shape that no reservation is possible.
+    pub(crate) fn has_unreservable(&self) -> bool {
+        !self.unreservable.is_empty() || self.shapes.unreservable().next().is_some()
+    }
+
     /// A reservation may be possible now for these jobs.
     pub(crate) fn retry_reservations(&mut self, mut jobs: BTreeSet<JobKey>) {
         jobs.retain(|key| self.unreservable.remove(key));
@@ -136,7 +141,10 @@ impl Pending {
 
     /// The fleet or the rules changed.
     pub(crate) fn retry_all_reservations(&mut self) {
-        self.shapes.retry_unreservable();
+        // Of the jobs in windows with such a shape it may not be noted. They may have a claim to slots that are taken.
+        for shape in self.shapes.take_unreservable() {
+            self.queues.note_window_changed(shape);
+        }
         self.reservable.append(&mut self.unreservable);
     }
 

@@ -36,7 +36,7 @@ pub(crate) use queue::QueueId;
 pub(crate) use shortfall::Shortfall;
 #[cfg(test)]
 pub(crate) use shortfall::ShortfallDetail;
-pub(crate) use sibling_order::{QueueHeads, Round};
+pub(crate) use sibling_order::{QueueHeads, RankMoves, Round};
 pub(crate) use store::{Quota, ROOT};
 pub(crate) use tree::Path;
 pub(crate) use users::UserUsageSnapshot;

@@ -10,6 +10,7 @@ use crate::quota::fair_share::FairShareKey;
 use crate::quota::queue::QueueId;
 use crate::quota::store::Quota;
 use facts::QueueName;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 /// Sort key of a queue among its siblings. The order of the fields is the policy.
@@ -33,6 +34,16 @@ pub(super) struct SiblingOrder {
     pending: Firsts,
     /// The first pending job in it or below it.
     first_pending: Option<QueueOrder>,
+    /// Its share when it was last ranked with a pending job in it or below it.
+    share: Option<FairShareKey>,
+}
+
+/// The topmost queues on a path that come sooner or later among their siblings than when they were last ranked, by
+/// what is compared where inadmissible jobs count ([`Quota::compare`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RankMoves {
+    pub(crate) sooner: Option<QueueId>,
+    pub(crate) later: Option<QueueId>,
 }
 
 /// The first job of each of several queues, in order.
@@ -159,8 +170,9 @@ impl Quota {
         }
     }
 
-    /// Ranks a queue and all above it among their siblings.
-    pub(crate) fn rank(&mut self, id: QueueId, own: &QueueHeads) {
+    /// Ranks a queue and all above it among their siblings. Returns which of them moved.
+    pub(crate) fn rank(&mut self, id: QueueId, own: &QueueHeads) -> RankMoves {
+        let mut moves = RankMoves::default();
         let mut at = id;
         let mut own = Some(own);
         while let Some(parent) = self.node(at).parent {
@@ -171,21 +183,39 @@ impl Quota {
             };
             let head = first(&siblings.heads, own.and_then(|own| own.head.as_ref()));
             let pending = first(&siblings.pending, own.and_then(|own| own.pending.as_ref()));
+            let share = (head.is_some() || pending.is_some()).then(|| self.fair_share(at));
+            let ranked = share.filter(|_| pending.is_some());
+            if let (Some(before), Some(now)) = (siblings.share, ranked) {
+                let shares = now.cmp(&before);
+                match shares.then_with(|| pending.cmp(&siblings.first_pending)) {
+                    Ordering::Less => moves.sooner = Some(at),
+                    Ordering::Greater => moves.later = Some(at),
+                    Ordering::Equal => {}
+                }
+            }
+            self.node_mut(at).siblings.share = ranked;
+            let siblings = &self.node(at).siblings;
             if siblings.first_pending != pending {
                 let known = &mut self.node_mut(at).siblings.first_pending;
                 let before = std::mem::replace(known, pending.clone());
                 let above = &mut self.node_mut(parent).siblings.pending;
                 above.replace(at, before.as_ref(), pending.as_ref());
             }
-            self.set_place(at, parent, head);
+            self.set_place(at, parent, share.zip(head));
             at = parent;
         }
+        moves
     }
 
-    fn set_place(&mut self, id: QueueId, parent: QueueId, head: Option<QueueOrder>) {
+    fn set_place(
+        &mut self,
+        id: QueueId,
+        parent: QueueId,
+        place: Option<(FairShareKey, QueueOrder)>,
+    ) {
         let node = self.node(id);
-        let sibling = head.map(|head| SiblingKey {
-            fair_share: self.fair_share(id),
+        let sibling = place.map(|(fair_share, head)| SiblingKey {
+            fair_share,
             head,
             name: node.name.clone(),
             id,
@@ -213,7 +243,9 @@ impl Quota {
             return;
         };
         self.set_place(id, parent, None);
-        let pending = self.node_mut(id).siblings.first_pending.take();
+        let siblings = &mut self.node_mut(id).siblings;
+        siblings.share = None;
+        let pending = siblings.first_pending.take();
         let above = &mut self.node_mut(parent).siblings.pending;
         above.replace(id, pending.as_ref(), None);
     }

@@ -246,3 +246,67 @@ fn decisions_end_though_a_job_that_displaces_another_is_displaced_itself() {
     };
     check(&case).unwrap();
 }
+
+#[test]
+fn a_job_before_an_owner_is_asked_though_none_behind_it_can_reserve() {
+    let case = Case {
+        fleet: "clusters: [{name: a, nodes: [{count: 2, gpus: 8}]}]"
+            .to_owned(),
+        queues: "queues: [{name: x}, {name: y}, {name: z}]".to_owned(),
+        jobs: "jobs:\n\
+               - {name: j0, queue: x, at: 284m, run: 1m, pods: 4, gpus: 1}\n\
+               - {name: j1, queue: x, at: 267m, run: 32m, pods: 4, gpus: 1, minimum: 1, elastic: true}\n\
+               - {name: j2, queue: z, at: 119m, run: 43m, pods: 3, gpus: 4}\n\
+               - {name: j3, queue: x, at: 0m, run: 1m, pods: 1, gpus: 1}\n\
+               - {name: j4, queue: y, at: 320m, run: 1m, pods: 3, gpus: 4, minimum: 1}\n\
+               - {name: j5, queue: z, at: 208m, run: 17m, pods: 3, gpus: 4, checkpoint: 17m, minimum: 1}\n\
+               - {name: j6, queue: x, at: 266m, run: 52m, pods: 1, gpus: 1, checkpoint: 5m, split: Allowed}\n\
+               - {name: j7, queue: y, at: 231m, run: 88m, pods: 2, gpus: 4, checkpoint: 5m, split: Allowed}\n\
+               - {name: j8, queue: z, at: 88m, run: 2m, pods: 3, gpus: 4, minimum: 1}\n"
+            .to_owned(),
+        faults: "seed: 209\nrate: 2000\njobsHit: 30%\nrepair: 5m-2h\ndetection: 3m\n\
+                 restart: 0m\nuntil: 60h\npreemptionRestarts: false\n"
+            .to_owned(),
+    };
+    check(&case).unwrap();
+}
+
+#[test]
+fn a_job_is_asked_again_when_its_shape_is_reservable_and_its_slots_are_taken() {
+    let case = Case {
+        fleet: "clusters: [{name: a, nodes: [{count: 1, gpus: 4}]}]"
+            .to_owned(),
+        queues: "queues: [{name: x}, {name: y}, {name: z}]".to_owned(),
+        jobs: "jobs:\n\
+               - {name: j0, queue: x, at: 0m, run: 1m, pods: 1, gpus: 1}\n\
+               - {name: j1, queue: y, at: 473m, run: 29m, pods: 1, gpus: 1}\n\
+               - {name: j2, queue: x, at: 335m, run: 1m, pods: 1, gpus: 4}\n\
+               - {name: j3, queue: y, at: 0m, run: 1m, pods: 2, gpus: 4}\n\
+               - {name: j4, queue: y, at: 180m, run: 32m, pods: 1, gpus: 1, checkpoint: 5m}\n\
+               - {name: j5, queue: z, at: 400m, run: 49m, pods: 3, gpus: 4, checkpoint: 17m, minimum: 1, \
+               elastic: true}\n\
+               - {name: j6, queue: y, at: 105m, run: 93m, pods: 1, gpus: 8, checkpoint: 5m, split: Allowed}\n\
+               - {name: j7, queue: z, at: 395m, run: 3m, pods: 1, gpus: 8}\n\
+               - {name: j8, queue: x, at: 334m, run: 67m, pods: 1, gpus: 1, checkpoint: 5m, minimum: 1, \
+               elastic: true}\n\
+               - {name: j9, queue: z, at: 125m, run: 12m, pods: 2, gpus: 4, split: Allowed}\n\
+               - {name: j10, queue: y, at: 393m, run: 58m, pods: 1, gpus: 1, checkpoint: 17m, split: Allowed}\n\
+               - {name: j11, queue: z, at: 336m, run: 55m, pods: 3, gpus: 4, checkpoint: 17m, \
+               minimum: 1, elastic: true}\n\
+               - {name: j12, queue: z, at: 122m, run: 69m, pods: 3, gpus: 4}\n\
+               - {name: j13, queue: y, at: 133m, run: 10m, pods: 2, gpus: 4, checkpoint: 17m}\n\
+               - {name: j14, queue: x, at: 394m, run: 43m, pods: 4, gpus: 1}\n\
+               - {name: j15, queue: x, at: 219m, run: 87m, pods: 1, gpus: 1, minimum: 1}\n\
+               - {name: j16, queue: z, at: 319m, run: 12m, pods: 1, gpus: 1, split: Allowed}\n\
+               - {name: j17, queue: x, at: 377m, run: 4m, pods: 4, gpus: 1, minimum: 1, elastic: true}\n\
+               - {name: j18, queue: z, at: 180m, run: 55m, pods: 3, gpus: 4, minimum: 1, elastic: true}\n\
+               - {name: j19, queue: x, at: 156m, run: 2m, pods: 1, gpus: 8, checkpoint: 5m, split: Allowed}\n\
+               - {name: j20, queue: z, at: 353m, run: 31m, pods: 1, gpus: 4, minimum: 1}\n\
+               - {name: j21, queue: y, at: 52m, run: 76m, pods: 4, gpus: 1, checkpoint: 5m}\n"
+            .to_owned(),
+        faults: "seed: 958\nrate: 10000\njobsHit: 30%\nrepair: 1h\ndetection: 50s\n\
+                 restart: 2m\nuntil: 60h\npreemptionRestarts: false\n"
+            .to_owned(),
+    };
+    check(&case).unwrap();
+}

@@ -58,6 +58,17 @@ impl PendingQueues {
         active.map(PendingQueue::id)
     }
 
+    /// Has all queues looked at again in whose reservation window an active class of a shape is.
+    pub(crate) fn note_window_changed(&mut self, shape: ShapeId) {
+        let queues = self.in_window.get(&shape).into_iter().flatten();
+        let active = queues.filter(|queue| {
+            let pending_queue = self.by_name.get(*queue);
+            pending_queue.is_some_and(|queue| queue.first_active(shape).is_some())
+        });
+        let active: Vec<QueueName> = active.cloned().collect();
+        active.iter().for_each(|queue| self.note_changed(queue));
+    }
+
     /// Wakes the parked classes in all reservation windows.
     pub(crate) fn wake_windows(&mut self) {
         let queues: Vec<QueueName> = self.windows.keys().cloned().collect();

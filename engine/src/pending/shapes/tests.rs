@@ -30,7 +30,7 @@ fn nothing_can_be_reserved_for_a_shape_until_it_is_retried_or_unused() {
     assert!(!shapes.is_unreservable(id));
     shapes.note_unreservable(id);
     assert!(shapes.is_unreservable(id));
-    shapes.retry_unreservable();
+    assert_eq!(shapes.take_unreservable(), [id].into());
     assert!(!shapes.is_unreservable(id));
     shapes.note_unreservable(id);
     shapes.release(id);
