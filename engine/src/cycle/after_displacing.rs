@@ -90,8 +90,9 @@ fn waiting(inputs: Inputs<'_>, planned: &Reservation, gone: &[&Reservation]) -> 
                 shape,
                 verbose: false,
             };
+            // It is not known when it would start on the nodes that it would reserve.
             gone.iter()
-                .any(|gone| withheld::binds(inputs, gone, request))
+                .any(|gone| withheld::binds_from(inputs, gone, request, None))
         })
     });
     let bound = bound.map(|line| (line.queue.clone(), line.rank.clone()));
@@ -217,12 +218,25 @@ fn assume_reserved(engine: &mut Engine, queue: &QueueName, rank: &QueueOrder) ->
     let Some(reserved) = reserved else {
         return false;
     };
-    let Ok(others) = giving_way(inputs, &reserved) else {
-        return false;
-    };
-    assume_displaced(engine, &others);
-    engine.reservations.set(reserved);
-    true
+    // Jobs of its queue that may have none beside it lose theirs: they take no slot from it or from others.
+    engine.reservations.set(reserved.clone());
+    let surplus = window::surplus(engine.inputs(), queue);
+    let surplus = surplus.iter();
+    let surplus: Vec<Reservation> = surplus
+        .filter_map(|key| engine.reservations.remove(key))
+        .collect();
+    match giving_way(engine.inputs(), &reserved) {
+        Ok(others) if engine.reservations.of(&rank.key).is_some() => {
+            assume_displaced(engine, &others);
+            true
+        }
+        _ => {
+            engine.reservations.remove(&rank.key);
+            let others = surplus.into_iter().filter(|kept| kept.rank != *rank);
+            others.for_each(|kept| engine.reservations.set(kept));
+            false
+        }
+    }
 }
 
 /// What an elastic gang reserves is for its smallest size.

@@ -310,3 +310,32 @@ fn a_job_is_asked_again_when_its_shape_is_reservable_and_its_slots_are_taken() {
     };
     check(&case).unwrap();
 }
+
+#[test]
+fn decisions_end_though_a_displaced_job_lets_a_larger_one_reserve() {
+    let case = Case {
+        fleet: "clusters: [{name: a, nodes: [{count: 2, gpus: 4}]}]"
+            .to_owned(),
+        queues: "queues: [{name: x}, {name: y}, {name: z}]".to_owned(),
+        jobs: "jobs:\n\
+               - {name: j0, queue: x, at: 186m, run: 1m, pods: 1, gpus: 1}\n\
+               - {name: j1, queue: z, at: 168m, run: 86m, pods: 1, gpus: 4}\n\
+               - {name: j2, queue: x, at: 0m, run: 38m, pods: 1, gpus: 1}\n\
+               - {name: j3, queue: x, at: 168m, run: 1m, pods: 2, gpus: 4}\n\
+               - {name: j4, queue: x, at: 143m, run: 64m, pods: 2, gpus: 4, minimum: 1, elastic: true}\n\
+               - {name: j5, queue: x, at: 108m, run: 118m, pods: 2, gpus: 4, split: Allowed}\n\
+               - {name: j6, queue: z, at: 40m, run: 114m, pods: 3, gpus: 4, checkpoint: 5m}\n\
+               - {name: j7, queue: z, at: 498m, run: 46m, pods: 1, gpus: 1, minimum: 1, elastic: true}\n\
+               - {name: j8, queue: y, at: 229m, run: 87m, pods: 4, gpus: 1}\n\
+               - {name: j9, queue: y, at: 395m, run: 41m, pods: 1, gpus: 1, checkpoint: 17m, minimum: 1, \
+               elastic: true}\n\
+               - {name: j10, queue: z, at: 52m, run: 53m, pods: 2, gpus: 4, checkpoint: 5m, split: Allowed}\n\
+               - {name: j11, queue: z, at: 167m, run: 30m, pods: 1, gpus: 1, checkpoint: 5m, minimum: 1, \
+               elastic: true}\n"
+            .to_owned(),
+        faults: "seed: 723\nrate: 2000\njobsHit: 30%\nrepair: 5m-2h\ndetection: 50s\n\
+                 restart: 2m\nuntil: 60h\npreemptionRestarts: false\n"
+            .to_owned(),
+    };
+    check(&case).unwrap();
+}
