@@ -15,8 +15,8 @@ pub(super) struct Down {
     pub(super) fault: NodeFault,
     /// Whether the engine has received it.
     pub(super) detected: bool,
-    /// Whether the device that failed has stopped a pod.
-    struck: bool,
+    /// The number of the pod that had the failed device last.
+    struck: Option<u64>,
 }
 
 impl Down {
@@ -24,7 +24,7 @@ impl Down {
         Self {
             fault,
             detected: false,
-            struck: false,
+            struck: None,
         }
     }
 }
@@ -47,12 +47,18 @@ impl FaultInjector<'_> {
         let on = self.pods.on(node);
         let hit: Vec<(usize, SimulatedPod)> = match down.fault.class {
             FaultKind::NodeLost => on,
-            FaultKind::DeviceFault if down.struck => Vec::new(),
-            FaultKind::DeviceFault => self.owner(&down.fault, on).into_iter().collect(),
+            FaultKind::DeviceFault => {
+                let owner = match down.struck {
+                    Some(number) if on.iter().any(|(_, pod)| pod.number == number) => None,
+                    Some(_) => self.next_owner(node, on),
+                    None => self.owner(&down.fault, on),
+                };
+                owner.into_iter().collect()
+            }
         };
         let hit: Vec<_> = hit.into_iter().filter(|(_, pod)| !pod.failed).collect();
         if let Some(down) = self.down.get_mut(&node) {
-            down.struck |= !hit.is_empty();
+            down.struck = hit.last().map(|(_, pod)| pod.number).or(down.struck);
         }
         for (job, pod) in &hit {
             self.pods.change(*job, pod.number, |pod| pod.failed = true);
@@ -79,7 +85,26 @@ impl FaultInjector<'_> {
             own > 0 && failed < before
         })
     }
+
+    /// The pod that has the failed device of a node after the one that had it is gone: until the fault is detected, it
+    /// is the last device that a node gives to a pod.
+    fn next_owner(
+        &self,
+        node: usize,
+        on: Vec<(usize, SimulatedPod)>,
+    ) -> Option<(usize, SimulatedPod)> {
+        let of = |(job, pod): &(usize, SimulatedPod)| {
+            SimulatedPods::devices(pod, self.job(*job), self.measure)
+        };
+        let used: i64 = on.iter().map(of).sum();
+        let all_used = used > self.devices_of(node) - DEVICE;
+        let last = on.into_iter().rfind(|pod| of(pod) > 0);
+        last.filter(|_| all_used)
+    }
 }
+
+/// A device, in thousandths.
+const DEVICE: i64 = 1_000;
 
 /// A node with a fault. A lost node is not Ready. One with a failed device has one less, and is cordoned
 /// by those who repair it.

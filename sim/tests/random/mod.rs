@@ -339,3 +339,21 @@ fn decisions_end_though_a_displaced_job_lets_a_larger_one_reserve() {
     };
     check(&case).unwrap();
 }
+
+#[test]
+fn a_pod_on_a_node_whose_failed_device_was_left_is_hit_by_it() {
+    let case = Case {
+        fleet: "clusters: [{name: a, nodes: [{count: 2, gpus: 4}]}, \
+                {name: b, nodes: [{count: 3, gpus: 4}]}, {name: c, nodes: [{count: 3, gpus: 4}]}]"
+            .to_owned(),
+        queues: "queues: [{name: x}, {name: y}, {name: z}]".to_owned(),
+        jobs: "jobs:\n\
+               - {name: j0, queue: x, at: 509m, run: 85m, pods: 3, gpus: 4, split: Allowed}\n\
+               - {name: j1, queue: x, at: 0m, run: 1m, pods: 1, gpus: 1}\n"
+            .to_owned(),
+        faults: "seed: 623\nrate: 10000\njobsHit: 30%\nrepair: 1h\ndetection: 3m\n\
+                 restart: 0m\nuntil: 60h\npreemptionRestarts: false\n"
+            .to_owned(),
+    };
+    check(&case).unwrap();
+}
