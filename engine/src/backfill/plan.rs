@@ -278,11 +278,14 @@ pub(crate) fn might_lack_less(
     reserved: &Reservation,
     cluster: &ClusterName,
 ) -> bool {
-    let demand = inputs.jobs.demand_of(&reserved.rank.key);
-    let Some(demand) = demand.filter(|_| !reserved.taking()) else {
-        return false;
-    };
-    let main = largest_role(demand).map(|role| inputs.capacity.main_of(role));
+    let request = withheld::request_of(inputs, reserved);
+    let main = request.filter(|_| !reserved.taking()).and_then(|request| {
+        let main = |least: Request<'_>| {
+            let role = largest_role(&least.shape.demand)?;
+            Some(inputs.capacity.main_of(role))
+        };
+        withheld::at_least(request, main)
+    });
     let least = main.and_then(|main| inputs.capacity.least_to_free(cluster, main));
     least.is_some_and(|least| least < shortfall(inputs, reserved))
 }
@@ -341,13 +344,15 @@ pub(crate) fn starts_sooner(
     })
 }
 
-/// The best nodes of a cluster for a job, within what bounds on pools leave now.
+/// The best nodes of a cluster for what an owner reserves, within what bounds on pools leave now.
 fn found_in(inputs: Inputs<'_>, request: Request<'_>, cluster: &ClusterName) -> Option<FoundNodes> {
-    let left = Unreserved {
-        overlay: &beside_ahead(inputs, request),
-        limits: &inputs.quota.pool_limits(request.queue, &Overlay::default()),
-    };
-    sooner::best_in(inputs, &request.shape.demand, cluster, left)
+    withheld::at_least(request, |least| {
+        let left = Unreserved {
+            overlay: &beside_ahead(inputs, least),
+            limits: &inputs.quota.pool_limits(least.queue, &Overlay::default()),
+        };
+        sooner::best_in(inputs, &least.shape.demand, cluster, left)
+    })
 }
 
 /// How much has to become free on the nodes that are reserved for an owner.

@@ -9,6 +9,7 @@
 //! StrictFIFO) until its victims are gone and it was evaluated once more: otherwise a victim that is
 //! first again when it is gone would take its capacity back, and be evicted again.
 
+use crate::jobs::elastic;
 use crate::jobs::job::PendingEntry;
 use crate::pending::shapes::ShapeId;
 use crate::placement::request::Request;
@@ -98,6 +99,13 @@ pub(crate) fn line_now(inputs: Inputs<'_>, key: &JobKey) -> Option<PendingEntry>
 /// The request shape of a pending job.
 pub(crate) fn shape_of(inputs: Inputs<'_>, key: &JobKey) -> Option<ShapeId> {
     Some(inputs.jobs.line_of(key)?.shape)
+}
+
+/// What `make` makes of what a request reserves: of the smallest size of an elastic gang.
+pub(crate) fn at_least<T>(request: Request<'_>, make: impl FnOnce(Request<'_>) -> T) -> T {
+    let least = elastic::smallest(request.shape);
+    let shape = least.as_ref().unwrap_or(request.shape);
+    make(Request { shape, ..request })
 }
 
 /// The request of a reservation's owner; `None` if it is not pending any more.

@@ -10,7 +10,6 @@ use crate::api::slot::ReservationSlot;
 use crate::backfill::{plan, reservation, window, withheld};
 use crate::cycle::displace::{giving_way, left_without};
 use crate::cycle::replan::owners_after;
-use crate::jobs::elastic;
 use crate::pending::shapes::RequestShape;
 use crate::placement::request::Request;
 use crate::reservation::store::Reservation;
@@ -175,7 +174,7 @@ fn assume_planned(
 /// What is reserved for an owner on the nodes that it finds now.
 fn planned_again(inputs: Inputs<'_>, kept: &Reservation) -> Option<Reservation> {
     let request = withheld::request_of(inputs, kept)?;
-    let found = at_least(request, |least| plan::target(inputs, least));
+    let found = withheld::at_least(request, |least| plan::target(inputs, least));
     match found {
         Some(found) => Some(Reservation {
             nodes: found.nodes,
@@ -210,7 +209,7 @@ fn assume_reserved(engine: &mut Engine, queue: &QueueName, rank: &QueueOrder) ->
             shape,
             verbose: false,
         };
-        at_least(request, |least| {
+        withheld::at_least(request, |least| {
             let found = plan::target(inputs, least)?;
             Some(reservation::reservation_on(inputs, least, found))
         })
@@ -237,13 +236,6 @@ fn assume_reserved(engine: &mut Engine, queue: &QueueName, rank: &QueueOrder) ->
             false
         }
     }
-}
-
-/// What an elastic gang reserves is for its smallest size.
-fn at_least<T>(request: Request<'_>, make: impl Fn(Request<'_>) -> T) -> T {
-    let least = elastic::smallest(request.shape);
-    let shape = least.as_ref().unwrap_or(request.shape);
-    make(Request { shape, ..request })
 }
 
 /// Assumes that these owners have lost a slot.

@@ -13,6 +13,7 @@ mod bytes;
 mod checks;
 mod evicted;
 mod fleet;
+mod found;
 mod fresh;
 mod guarantees;
 mod jobs;
