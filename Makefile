@@ -23,7 +23,7 @@ RECORD := $(if $(E2E_DIR),$(E2E_DIR),$(or $(CARGO_TARGET_DIR),target)/tmp)/e2e-r
 WORKSPACE := $(CARGO_FLAGS) --workspace
 
 .DEFAULT_GOAL := help
-.PHONY: help tools programs build test test-unit test-fresh test-e2e lint words sizes types arrows fmt clippy doc purity deny advisories demo bench-e2e bench-engine soak soak-oldest image-binary test-release crds e2e-idle image manifests
+.PHONY: help tools programs build test test-unit test-fresh test-e2e lint words sizes types arrows fmt clippy doc purity deny advisories demo bench-e2e bench-engine soak soak-oldest image-binary test-release crds e2e-idle image release manifests
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -160,6 +160,9 @@ crds: ## write crds/yaml from the types
 
 image: ## OCI image of a static binary in target/image/muster.tar (IMAGE=NAME:TAG, ARCHS="amd64 arm64")
 	@deploy/build-image $(ARCHS)
+
+release: ## everything of a release in target/release-VERSION: binaries, image, chart, CRDs, SBOMs, digests (RELEASING.md)
+	@deploy/release
 
 manifests: ## write deploy/manifests from the Helm chart
 	@cd testbed/tools/packaging && CGO_ENABLED=0 go tool helm template muster $(CURDIR)/deploy/chart/muster --namespace muster --skip-tests \

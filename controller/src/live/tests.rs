@@ -208,7 +208,7 @@ fn a_job_that_is_submitted_starts_or_says_why_it_waits() {
         answer.helps,
         [
             "1 pod of main instead of all",
-            "spec.capability of queue q raised to cpu 5"
+            "the capability of queue q raised to cpu 5"
         ]
     );
     assert_eq!(answer.explanation.position, Some(1));

@@ -40,7 +40,7 @@ fn help(help: &Help) -> String {
         } => {
             let amount = ResourceName::new(resource).format(Amount(*to));
             let bound = class.as_ref().map_or_else(
-                || format!("spec.capability of queue {queue}"),
+                || format!("the capability of queue {queue}"),
                 |class| format!("the bound of capacitypolicy {queue} on pools of class {class}"),
             );
             format!("{bound} raised to {resource} {amount}")
@@ -199,7 +199,7 @@ mod tests {
         insta::assert_snapshot!(helps(&all).join("\n"), @r"
     4 pods of worker instead of all
     queue night instead of its own
-    spec.capability of queue vision raised to cpu 2500m
+    the capability of queue vision raised to cpu 2500m
     the bound of capacitypolicy vision on pools of class h100 raised to nvidia.com/gpu 16
     2 more nodes of class h100 in gpu-a
     another node selector: no node of gpu-a has accelerator=h900

@@ -24,7 +24,7 @@ async fn holder_and_waiter(case: &Case) -> anyhow::Result<(Job, Job)> {
         .await?;
     case.waits(&waiter, &["WaitingForQuota", "NextInLine"])
         .await?;
-    let raised = format!("spec.capability of queue {} raised", case.name);
+    let raised = format!("the capability of queue {} raised", case.name);
     case.pod_group_when(&waiter, "learns what would help", |group| {
         let helps = group["status"]["federation"]["helps"].to_string();
         helps.contains(&raised) && helps.contains("nvidia.com/gpu 16")

@@ -301,7 +301,7 @@ async fn the_head_of_a_queue_shows_advice() {
     stage.rest_later(&["b"], 20_000).await;
     let written = stage.api.requests_of("PATCH").into_iter();
     let mut helps = written.map(|request| request.body["status"]["federation"]["helps"].clone());
-    let message = "spec.capability of queue q raised to cpu 6";
+    let message = "the capability of queue q raised to cpu 6";
     let shown = helps.any(|helps| helps.to_string().contains(message));
     assert!(shown, "{:#?}", last(&stage.api.requests()));
 }
