@@ -23,7 +23,7 @@ RECORD := $(if $(E2E_DIR),$(E2E_DIR),$(or $(CARGO_TARGET_DIR),target)/tmp)/e2e-r
 WORKSPACE := $(CARGO_FLAGS) --workspace
 
 .DEFAULT_GOAL := help
-.PHONY: help tools programs build test test-unit test-fresh test-e2e lint words sizes types arrows fmt clippy doc purity deny advisories demo bench-e2e bench-engine soak soak-oldest image-binary test-release crds e2e-idle image release manifests
+.PHONY: help tools programs build test test-unit test-fresh test-e2e lint words sizes types openings arrows fmt clippy doc purity deny advisories demo bench-e2e bench-engine soak soak-oldest image-binary test-release crds e2e-idle image release manifests
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,7 +86,7 @@ test-release: tools image-binary ## the ten stories of e2e/release.list with the
 e2e-idle: ## update the table of idle times with the shorter waits of the last run
 	$(DEBUG)/report $(RECORD) --learn
 
-lint: words sizes types arrows fmt clippy purity deny ## words, sizes, types, arrows, format, clippy, purity of the core, dependencies
+lint: words sizes types openings arrows fmt clippy purity deny ## words, sizes, types, docs, arrows, format, clippy, purity of the core, dependencies
 
 words: ## no retired words in names, comments and texts (.ci/words.list)
 	@.ci/words --self-test
@@ -99,6 +99,10 @@ sizes: ## no line over 120 characters, no source over 500 lines
 types: ## no two types of the workspace with one name
 	@.ci/types --self-test
 	@.ci/types
+
+openings: ## documentation of functions opens with a verb
+	@.ci/openings --self-test
+	@.ci/openings
 
 fmt:
 	cargo fmt --all --check

@@ -21,7 +21,7 @@ const GONE: u16 = 410;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Columns whose text changes by itself.
 const BY_TIME: [&str; 3] = ["AGE", "FOR", "ENDS"];
-/// The column of a row that is gone which says so: the first that a table has.
+/// Columns that can show GONE; the first one that the table has is used.
 const SAYS_GONE: [&str; 4] = ["STATUS", "STATE", "OPEN", "ENDS"];
 
 /// Writes lines, for instance [`output::print`].

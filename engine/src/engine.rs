@@ -143,14 +143,14 @@ impl Engine {
         advise::class_of(self.inputs(), key)
     }
 
-    /// Whether only quota, capacity and the jobs ahead of it keep a queued job waiting: no hold, no
+    /// Returns true if only quota, capacity and the jobs ahead of it keep a queued job waiting: no hold, no
     /// back-off, no closed queue and no limit of pending jobs.
     #[must_use]
     pub fn competes(&self, key: &JobKey) -> bool {
         explain::competes(self.inputs(), key)
     }
 
-    /// Whether a queue or a queue below it is charged.
+    /// Returns true if a queue or a queue below it is charged.
     #[must_use]
     pub fn is_charged(&self, queue: &QueueName) -> bool {
         self.quota.is_charged(queue)
@@ -169,7 +169,7 @@ impl Engine {
         usage::queue_usage(self.inputs(), queue)
     }
 
-    /// Which bound is exceeded in a resource that an admitted job uses, of its queue or of one
+    /// Returns which bound is exceeded in a resource that an admitted job uses, of its queue or of one
     /// above it, in words; `None` if none is.
     #[must_use]
     pub fn bound_passed_by(&self, key: &JobKey) -> Option<String> {

@@ -37,7 +37,7 @@ struct QueueAmounts {
 }
 
 impl Overlay {
-    /// What could ever be: no pod runs and nothing is charged.
+    /// Returns what could ever be: no pod runs and nothing is charged.
     pub(crate) fn empty_fleet() -> Self {
         Self {
             empty: true,
@@ -67,7 +67,7 @@ impl Overlay {
         nodes.for_each(ResourceTotals::drop_negative);
     }
 
-    /// What is taken off a node, to be changed.
+    /// Returns what is taken off a node, to be changed.
     pub(crate) fn node_mut(
         &mut self,
         cluster: &ClusterName,
@@ -77,7 +77,7 @@ impl Overlay {
         nodes.entry(node.clone()).or_default()
     }
 
-    /// What is taken off the nodes of a cluster, if anything is.
+    /// Returns what is taken off the nodes of a cluster, if anything is.
     pub(crate) fn nodes_of(
         &self,
         cluster: &ClusterName,
@@ -129,7 +129,7 @@ impl Overlay {
         self.usage.keys().chain(self.reserved.keys())
     }
 
-    /// What counts of a resource at a queue beside what is charged.
+    /// Returns what counts of a resource at a queue beside what is charged.
     pub(crate) fn overall_at(&self, queue: &QueueName, resource: &ResourceName) -> i128 {
         self.sum_at(queue, |here| here.overall.get(resource))
     }

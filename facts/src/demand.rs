@@ -99,7 +99,7 @@ pub enum Split {
 /// The topology constraint of a gang (Volcano `networkTopology`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Topology {
-    /// Whether it is required (`mode: hard`) or only preferred.
+    /// True if it is required (`mode: hard`) or only preferred.
     pub hard: bool,
     /// The highest tier that the pods in one cluster may span: 1 is the innermost domain of a
     /// node, 2 the domain that contains it, and so on.
@@ -129,13 +129,13 @@ pub struct Demand {
     pub roles: Vec<Role>,
     /// The gang's minimum: the number of pods that must run together for the job to start.
     pub min_available: u32,
-    /// Whether Karmada itself divides its replicas by `spec.clusters[].replicas` (batch/v1 Job,
+    /// True if Karmada itself divides its replicas by `spec.clusters[].replicas` (batch/v1 Job,
     /// Deployment, ... with a Divided policy). Such a job has one role and can be divided anyhow.
     pub natively_divisible: bool,
     /// What keeps it at its admitted size. If something does, growth after admission waits until
     /// the engine grants it.
     pub held: Held,
-    /// Whether it may start with fewer pods than its counts, down to its minimums, and scale
+    /// True if it may start with fewer pods than its counts, down to its minimums, and scale
     /// between them while it runs (elastic gang).
     pub elastic: bool,
     /// Whether it may be split over several clusters, apart from `natively_divisible`.
@@ -147,28 +147,28 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Whether each cluster gets a part of its own, rendered by an override.
+    /// Returns true if each cluster gets a part of its own, rendered by an override.
     #[inline]
     #[must_use]
     pub fn in_parts(&self) -> bool {
         self.split != Split::Never || self.held == Held::ByOverride
     }
 
-    /// Whether a cluster starts the admitted number of pods, and not the template's.
+    /// Returns true if a cluster starts the admitted number of pods, and not the template's.
     #[inline]
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held != Held::Not || self.natively_divisible
     }
 
-    /// Whether it may be spread over several clusters, by its kind or by its user's word.
+    /// Returns true if it may be spread over several clusters, by its kind or by its user's word.
     #[inline]
     #[must_use]
     pub fn is_divisible(&self) -> bool {
         self.natively_divisible || self.split != Split::Never
     }
 
-    /// Whether some of its pods have to stand in some way to each other.
+    /// Returns true if some of its pods have to stand in some way to each other.
     #[inline]
     #[must_use]
     pub fn has_rules(&self) -> bool {

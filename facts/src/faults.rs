@@ -31,7 +31,7 @@ impl fmt::Display for Symptom {
     }
 }
 
-/// What keeps pods from running, with how many each: `2 have ImagePullBackOff (...)`.
+/// Returns what keeps pods from running, with how many each: `2 have ImagePullBackOff (...)`.
 #[must_use]
 pub fn described(symptoms: &[(&Symptom, u32)]) -> String {
     let each = symptoms.iter().map(|(symptom, pods)| match pods {
@@ -181,7 +181,7 @@ pub struct NodeFaultRule {
 }
 
 impl NodeFaultRule {
-    /// Whether it applies to a condition that is True: its type is the reason of `condition`.
+    /// Returns true if it applies to a condition that is True: its type is the reason of `condition`.
     #[must_use]
     pub fn matches(&self, condition: &Symptom) -> bool {
         self.conditions.contains(&condition.reason)
@@ -189,7 +189,7 @@ impl NodeFaultRule {
     }
 }
 
-/// Whether `message` contains one of `texts`, whatever the case.
+/// Returns true if `message` contains one of `texts`, whatever the case.
 fn contains_one(message: &str, texts: &[String]) -> bool {
     let message = message.to_lowercase();
     let contained = |text: &String| message.contains(&text.to_lowercase());
@@ -197,7 +197,7 @@ fn contains_one(message: &str, texts: &[String]) -> bool {
 }
 
 impl PodFaultRule {
-    /// Whether it applies to a symptom.
+    /// Returns true if it applies to a symptom.
     #[must_use]
     pub fn matches(&self, symptom: &Symptom) -> bool {
         let Self {
@@ -227,7 +227,7 @@ pub struct FaultRuleSet {
 }
 
 impl FaultRuleSet {
-    /// Whether there are no rules.
+    /// Returns true if there are no rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.nodes.is_empty()
@@ -258,8 +258,8 @@ impl FaultRuleSet {
         up_to_first_in_force(rules, |rule| rule.dry_run)
     }
 
-    /// What the rule of this name asks an outside operator for; of the policies in a dry run if `dry_run`, else of
-    /// those in force.
+    /// Returns what the rule of this name asks an outside operator for; of the policies in a dry run if `dry_run`, else
+    /// of those in force.
     #[must_use]
     pub fn remediation_of(&self, policy: &str, rule: &str, dry_run: bool) -> Option<&Remediate> {
         let is = |of: &str, name: &str, dry| (of, name, dry) == (policy, rule, dry_run);

@@ -81,7 +81,7 @@ impl JobKey {
         Self::new(namespace, "")
     }
 
-    /// Whether it is the key of a job, and not that of the pods of a namespace that belong to none.
+    /// Returns true if it is the key of a job, and not that of the pods of a namespace that belong to none.
     #[inline]
     #[must_use]
     pub fn is_job(&self) -> bool {

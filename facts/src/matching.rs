@@ -35,7 +35,7 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// Whether `value` meets the requirement; `None` if it is absent.
+    /// Returns true if `value` meets the requirement; `None` if it is absent.
     #[must_use]
     pub fn matches(&self, value: Option<&str>) -> bool {
         let named = |value: &str| self.values.iter().any(|v| v == value);
@@ -70,7 +70,7 @@ pub struct NodeTerm {
 pub const CLUSTER_NODE: &str = "muster.io/node";
 
 impl NodeTerm {
-    /// Whether a node meets every requirement.
+    /// Returns true if a node meets every requirement.
     #[must_use]
     pub fn matches(&self, node: &NodeFact) -> bool {
         let field = |requirement: &Requirement| match requirement.key.as_str() {
@@ -241,7 +241,7 @@ pub struct ClusterRule {
 }
 
 impl ClusterRule {
-    /// Whether it selects `cluster`.
+    /// Returns true if it selects `cluster`.
     #[must_use]
     pub fn selects(&self, cluster: &ClusterFact) -> bool {
         self.names
@@ -256,7 +256,7 @@ impl ClusterRule {
     }
 }
 
-/// Whether `cluster` meets a requirement on its fields, as in Karmada (pkg/util/selector.go): an
+/// Returns true if `cluster` meets a requirement on its fields, as in Karmada (pkg/util/selector.go): an
 /// empty provider or region counts as absent; In needs all zones to be named, NotIn none.
 fn matches_field(requirement: &Requirement, cluster: &ClusterFact) -> bool {
     let matches = |value: &str| requirement.matches((!value.is_empty()).then_some(value));

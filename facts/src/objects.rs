@@ -47,7 +47,7 @@ pub struct QueueFact {
     pub deserved: Resources,
     /// The hard upper bounds in all clusters together.
     pub capability: Resources,
-    /// Whether other queues may reclaim what it borrows (Volcano `spec.reclaimable`).
+    /// True if other queues may reclaim what it borrows (Volcano `spec.reclaimable`).
     pub reclaimable: bool,
     /// Whether it takes jobs.
     pub state: QueueState,
@@ -93,15 +93,15 @@ pub struct Ageing {
 /// Which jobs may be evicted for the jobs of a queue, and when its own may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preemption {
-    /// Whether a job may preempt jobs of lower priority in its own queue.
+    /// True if a job may preempt jobs of lower priority in its own queue.
     pub within_queue: bool,
-    /// Whether its jobs may reclaim what other queues borrow, up to its `deserved`.
+    /// True if its jobs may reclaim what other queues borrow, up to its `deserved`.
     pub reclaim: bool,
     /// Milliseconds that a job of this queue runs before it may be evicted.
     pub min_runtime_ms: i64,
-    /// Whether its jobs may declare that they are never evicted.
+    /// True if its jobs may declare that they are never evicted.
     pub allow_non_preemptible: bool,
-    /// Whether its jobs may be evicted once they run longer than they declared: even those that
+    /// True if its jobs may be evicted once they run longer than they declared: even those that
     /// are not preemptible, and even for jobs of the same priority in this queue without
     /// `within_queue`.
     pub evict_overdue: bool,
@@ -123,7 +123,7 @@ impl Default for Preemption {
 /// The rules of a queue for reservations and backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Backfill {
-    /// Whether a job may pass only if it delays none of the jobs ahead of it in its queue
+    /// True if a job may pass only if it delays none of the jobs ahead of it in its queue
     /// (conservative backfill), and not only the first (EASY).
     pub conservative: bool,
     /// The most reservations of this queue's jobs at once; `None` for the engine's default.
@@ -205,9 +205,9 @@ pub struct PriorityClassFact {
     pub name: String,
     /// Higher goes first.
     pub value: i32,
-    /// Whether jobs that name no class get this one.
+    /// True if jobs that name no class get this one.
     pub global_default: bool,
-    /// Whether its jobs may preempt others (`preemptionPolicy` other than `Never`).
+    /// True if its jobs may preempt others (`preemptionPolicy` other than `Never`).
     pub preempts: bool,
 }
 
@@ -232,7 +232,7 @@ pub struct ClusterFact {
     pub network: BTreeMap<ClusterName, u64>,
     /// The `apiVersion/Kind`s that it serves (`batch/v1/Job`); `None` while they are not known.
     pub apis: Option<BTreeSet<String>>,
-    /// Whether it is Ready, is not being deleted, and its live view is fresh enough to decide on.
+    /// True if it is Ready, is not being deleted, and its live view is fresh enough to decide on.
     pub usable: bool,
     /// Why it is not usable; empty if it is.
     pub unusable_because: String,
@@ -251,7 +251,7 @@ pub struct ClusterPause {
 }
 
 impl ClusterFact {
-    /// Whether it has a taint with this key.
+    /// Returns true if it has a taint with this key.
     #[inline]
     #[must_use]
     pub fn has_taint(&self, key: &str) -> bool {
@@ -277,7 +277,7 @@ pub struct NodeFact {
     pub domains: Vec<String>,
     /// Its allocatable resources, `pods` included.
     pub allocatable: Resources,
-    /// Whether it is Ready, not cordoned and not being deleted.
+    /// True if it is Ready, not cordoned and not being deleted.
     pub usable: bool,
     /// Not Ready, or being deleted: the pods on it do not count as running.
     #[serde(default)]
@@ -317,7 +317,7 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl PodFact {
-    /// Whether it has ended and so uses nothing of its node.
+    /// Returns true if it has ended and so uses nothing of its node.
     #[inline]
     #[must_use]
     pub fn ended(&self) -> bool {
@@ -372,7 +372,7 @@ pub struct JobFact {
     pub expected_duration_ms: Option<i64>,
     /// The user who submitted it; if empty, its namespace counts as the user.
     pub user: String,
-    /// Whether it may be evicted for another (`volcano.sh/preemptable`, by default yes).
+    /// True if it may be evicted for another (`volcano.sh/preemptable`, by default yes).
     pub preemptible: bool,
     /// When it last saved its work (`muster.io/checkpointed-at`), if it reports that.
     pub checkpointed_at: Option<Time>,

@@ -34,7 +34,7 @@ impl NodeDomain {
         }
     }
 
-    /// Whether each node is a domain of its own.
+    /// Returns true if each node is a domain of its own.
     #[inline]
     #[must_use]
     pub fn is_node(&self) -> bool {
@@ -70,9 +70,9 @@ pub enum PodRuleKind {
         max_skew: u32,
         /// With fewer domains than this, the fewest is zero (`minDomains`).
         min_domains: u32,
-        /// Whether only nodes count that the pod's terms select (`nodeAffinityPolicy: Honor`).
+        /// True if only nodes count that the pod's terms select (`nodeAffinityPolicy: Honor`).
         by_terms: bool,
-        /// Whether only nodes count whose taints it tolerates (`nodeTaintsPolicy: Honor`).
+        /// True if only nodes count whose taints it tolerates (`nodeTaintsPolicy: Honor`).
         by_taints: bool,
     },
 }

@@ -100,7 +100,7 @@ impl Quantity {
         self.steps(NANOS_PER_UNIT)
     }
 
-    /// Whether it is below zero.
+    /// Returns true if it is below zero.
     #[must_use]
     pub fn is_negative(self) -> bool {
         self.0 < 0

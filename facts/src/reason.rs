@@ -57,7 +57,7 @@ macro_rules! reasons {
                 match self { $(Reason::$name => stringify!($name),)+ }
             }
 
-            /// What ends this state; `None` for a reason that reports what has happened.
+            /// Returns what ends this state; `None` for a reason that reports what has happened.
             #[must_use]
             pub fn next_step(self) -> Option<NextStep> {
                 match self {

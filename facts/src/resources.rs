@@ -60,7 +60,7 @@ impl ResourceName {
         }
     }
 
-    /// Whether its name is that of an accelerator. A node is counted in accelerators before other
+    /// Returns true if its name is that of an accelerator. A node is counted in accelerators before other
     /// devices: a node with GPUs may have RDMA devices, too.
     #[must_use]
     pub fn is_accelerator(&self) -> bool {
@@ -72,7 +72,7 @@ impl ResourceName {
         self.is_device() && WORDS.iter().any(|word| kind.contains(word))
     }
 
-    /// Whether it is a device, which determines the class of a node: an extended resource such as
+    /// Returns true if it is a device, which determines the class of a node: an extended resource such as
     /// `nvidia.com/gpu`.
     #[must_use]
     pub fn is_device(&self) -> bool {
@@ -212,7 +212,7 @@ impl Resources {
         self.0.iter().map(|(name, amount)| (name, *amount))
     }
 
-    /// Whether no resource is present.
+    /// Returns true if no resource is present.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -52,7 +52,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         self.0.iter().map(|(key, value)| (key, value))
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

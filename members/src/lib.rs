@@ -94,7 +94,7 @@ pub struct MembersOptions {
     pub watch_metrics: WatchMetrics,
     /// Registry of the metrics of the views.
     pub registry: Registry,
-    /// Whether every member is reached through Karmada's cluster proxy with the rights of the client, whatever its
+    /// True if every member is reached through Karmada's cluster proxy with the rights of the client, whatever its
     /// Cluster object says.
     pub through_proxy: bool,
 }

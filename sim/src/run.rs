@@ -22,11 +22,11 @@ use std::time::{Duration, Instant};
 pub struct RunOptions {
     /// Settings of the engine.
     pub config: EngineConfig,
-    /// Whether all derived state is recomputed and compared after each step.
+    /// True if all derived state is recomputed and compared after each step.
     pub check: bool,
     /// Milliseconds from an eviction until all pods are gone.
     pub stop_ms: i64,
-    /// Whether pending jobs are asked when they expect to start.
+    /// True if pending jobs are asked when they expect to start.
     pub starts: bool,
 }
 

@@ -61,7 +61,7 @@ pub struct ScenarioOverrides {
     pub ordering: Option<QueueOrdering>,
     /// The factor by which arrivals are accelerated.
     pub speedup: Option<f64>,
-    /// Whether jobs declare their true run times.
+    /// True if jobs declare their true run times.
     pub oracle: bool,
     /// Over how many clusters gangs may be placed, whatever the jobs say.
     pub split: Option<engine::facts::Split>,

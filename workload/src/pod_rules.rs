@@ -52,7 +52,7 @@ struct PodTerm {
     domain: NodeDomain,
     /// The roles of the job that it selects.
     roles: BTreeSet<String>,
-    /// Whether it may select pods of other jobs only.
+    /// True if it may select pods of other jobs only.
     selects_others: bool,
 }
 
@@ -358,7 +358,7 @@ struct HostPort<'a> {
 }
 
 impl HostPort<'_> {
-    /// Whether two pods with these ports cannot be on one node (kube-scheduler, `HostPortInfo.CheckConflict`).
+    /// Returns true if two pods with these ports cannot be on one node (kube-scheduler, `HostPortInfo.CheckConflict`).
     fn conflicts(&self, other: &Self) -> bool {
         let any = |port: &Self| port.address.is_empty() || port.address == "0.0.0.0";
         let same_address = any(self) || any(other) || self.address == other.address;

@@ -290,7 +290,7 @@ impl AvoidedNodes {
     }
 }
 
-/// Whether a node is avoided because of failed pods, or an alert.
+/// Returns true if a node is avoided because of failed pods, or an alert.
 fn is_for_failures(avoidance: &NodeAvoidance) -> bool {
     avoidance.until.is_some() && !avoidance.is_end()
 }

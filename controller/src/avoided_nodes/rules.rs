@@ -184,7 +184,7 @@ fn after_failures(last: &NodeFailure, jobs: usize, namespaces: usize, now: Time)
     }
 }
 
-/// Whether a failure still counts at `now`.
+/// Returns true if a failure still counts at `now`.
 fn counts(failure: &NodeFailure, now: Time) -> bool {
     now.millis_since(failure.at) < failure.avoid.within_ms.min(failure.avoid.for_ms)
 }

@@ -44,7 +44,7 @@ struct Case {
     rules: FaultRuleSet,
     /// The number of nodes of each cluster.
     size: usize,
-    /// Whether pods were seen before their end.
+    /// True if pods were seen before their end.
     was_there: bool,
 }
 
@@ -82,7 +82,7 @@ impl Case {
         self.nodes.cleared(&ClusterName::new("m1"), cleared);
     }
 
-    /// What policies in a dry run would do, and the events since the last call.
+    /// Returns what policies in a dry run would do, and the events since the last call.
     fn would(&mut self) -> (usize, Vec<String>) {
         let (_, events) = self.nodes.would_mut().take();
         let events = events.into_iter().map(|event| event.message);

@@ -58,7 +58,7 @@ impl ClusterFailures {
         self.failures.retain(|failure| time < failure.at);
     }
 
-    /// Whether a job has failed there since.
+    /// Returns true if a job has failed there since.
     pub(super) fn has_since(&self, job: &JobKey, since: Time) -> bool {
         let mut failures = self.failures.iter();
         failures.any(|failure| failure.job == *job && since <= failure.at)
@@ -133,7 +133,7 @@ fn of_pod(pod: &PodFact, rules: &FaultRuleSet) -> Option<FailedJob> {
     is_infrastructure(class).then_some(FailedJob { job, node, class })
 }
 
-/// Whether faults of a class may be the cluster's: not the job's own, and known.
+/// Returns true if faults of a class may be the cluster's: not the job's own, and known.
 fn is_infrastructure(class: FaultClass) -> bool {
     match class {
         FaultClass::User | FaultClass::Unknown => false,

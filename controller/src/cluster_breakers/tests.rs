@@ -78,7 +78,7 @@ impl Case {
         );
     }
 
-    /// What has changed, in short.
+    /// Returns what has changed, in short.
     fn compare(&mut self, at: i64) -> String {
         let states = &self.states;
         let changes = self

@@ -121,7 +121,7 @@ impl EndingNodes {
 }
 
 impl EndingNode {
-    /// Returns the value of its taint at `now`; none once its end is over: if it is still there, it stays.
+    /// Returns the value of its taint at `now`; `None` after the end time: a node that still exists then is not ending.
     fn value(&self, now: Time) -> Option<i32> {
         let left = self.ends_at.millis_since(now);
         (left > 0).then(|| engine::matching::left_for(left.saturating_sub(MOVE_BEFORE_MS)))

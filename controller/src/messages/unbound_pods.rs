@@ -7,12 +7,12 @@ use engine::faults::Symptom;
 pub(crate) enum UnboundPods {
     /// There are none.
     Absent,
-    /// There are none, because the member's Volcano has not let the PodGroup of the job in: what it says of that.
+    /// There are none, because Volcano in the member has not admitted the PodGroup of the job; its message.
     Waits(Symptom),
-    /// There are none, because they cannot be made: what the member says of that.
+    /// There are none, because they cannot be created; the message of the member.
     NotMade(Symptom),
-    /// Their scheduler says nothing of them: what is known of the first of them.
+    /// Their scheduler says nothing of them; what is known of the first one.
     Silent(String),
-    /// What it says of one of them: the first in the order of texts.
+    /// The message of their scheduler about one of them, the first in the order of texts.
     Said(Symptom),
 }

@@ -30,7 +30,7 @@ impl Mirror {
         &self.templates
     }
 
-    /// What the namespaces say about their jobs.
+    /// Returns what the namespaces say about their jobs.
     pub(crate) fn namespaces(&self) -> &BTreeMap<String, NamespaceFact> {
         &self.namespaces
     }

@@ -217,7 +217,7 @@ impl TracedJob {
     }
 }
 
-/// What an earlier leader has published of the job of `status`, and not of another with its name.
+/// Returns what an earlier leader has published of the job of `status`, and not of another with its name.
 fn published_of(
     status: &FederationStatus,
     published: Option<&FederationStatus>,

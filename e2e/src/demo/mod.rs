@@ -46,7 +46,7 @@ pub struct DemoOptions {
     pub longest: Duration,
     /// The timeout of the replay.
     pub deadline: Duration,
-    /// Whether the clusters stay up afterwards, until Ctrl-C.
+    /// True if the clusters stay up afterwards, until Ctrl-C.
     pub keep: bool,
 }
 

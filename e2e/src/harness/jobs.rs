@@ -27,7 +27,7 @@ pub struct TestGang {
     pub product: Option<String>,
     /// How long each pod runs, e.g. `5s`; `None` for ever.
     pub run_for: Option<String>,
-    /// Whether its pods fail when they end.
+    /// True if its pods fail when they end.
     pub fail: bool,
     /// Its PriorityClass.
     pub priority_class: Option<String>,

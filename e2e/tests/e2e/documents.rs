@@ -175,7 +175,12 @@ fn documents() -> Vec<PathBuf> {
         }
     }
     let root = Path::new(ROOT);
-    let at_root = ["README.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md"];
+    let at_root = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "RELEASING.md",
+        "SECURITY.md",
+    ];
     let mut found: Vec<PathBuf> = at_root.iter().map(|name| root.join(name)).collect();
     for folder in ["docs", "deploy", "examples"] {
         below(&root.join(folder), &mut found);

@@ -103,7 +103,7 @@ impl ResourceIds {
         resources.iter().filter_map(known)
     }
 
-    /// What a pod requests, to be compared with what is free.
+    /// Returns what a pod requests, to be compared with what is free.
     pub(crate) fn request(&self, request: &Resources) -> PodRequest {
         let mut pod = PodRequest::default();
         for (name, amount) in request.iter().filter(|(_, amount)| amount.0 > 0) {

@@ -55,7 +55,7 @@ impl ResourceTotals {
         self.0.retain(|amount| *amount > 0);
     }
 
-    /// Whether every amount is zero.
+    /// Returns true if every amount is zero.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -17,7 +17,7 @@ pub(crate) struct PoolSelector {
 }
 
 impl PoolSelector {
-    /// Whether what is charged in a pool counts.
+    /// Returns true if what is charged in a pool counts.
     pub(crate) fn counts(&self, cluster: &ClusterName, class: &PoolClass) -> bool {
         let of_class = self.class.as_ref().is_none_or(|of| of == class);
         let named = self.clusters.as_ref();

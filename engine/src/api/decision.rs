@@ -61,10 +61,10 @@ impl Decision {
 pub struct Decisions {
     /// The decisions, to be carried out in this order.
     pub decisions: Vec<Decision>,
-    /// Whether to call again at once: the budget of decisions or of evaluations ran out, the last decision freed
-    /// capacity, or what a call begins with has news by what was decided.
+    /// True if the caller must call again at once: the budget of decisions or of evaluations ran out, the last decision
+    /// freed capacity, or what a call begins with has news by what was decided.
     pub more: bool,
-    /// Whether the call stopped because jobs have each other evaluated in a circle. That is a defect of the engine,
+    /// True if the call stopped because jobs have each other evaluated in a circle. That is a defect of the engine,
     /// and must not block other work.
     pub cut: bool,
     /// Jobs that lost their reservation because they could not start although the reserved nodes are free.

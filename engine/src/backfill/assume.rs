@@ -25,13 +25,13 @@ pub(crate) struct FreedByEnd<'a> {
     pub(crate) nodes: Holdings,
 }
 
-/// What becomes free once all jobs that are ending or shrinking are gone, or smaller.
+/// Returns what becomes free once all jobs that are ending or shrinking are gone, or smaller.
 pub(crate) fn terminating<'a>(inputs: Inputs<'a>) -> impl Iterator<Item = FreedByEnd<'a>> {
     let jobs = inputs.jobs.preemptible().terminating();
     jobs.filter_map(move |key| leaving(inputs, key))
 }
 
-/// What becomes free once a job that is ending is gone, or what leaves it is.
+/// Returns what becomes free once a job that is ending is gone, or what leaves it is.
 pub(crate) fn leaving<'a>(inputs: Inputs<'a>, key: &'a JobKey) -> Option<FreedByEnd<'a>> {
     let released = inputs.jobs.released(key)?;
     let queue = &released.admission.queue;
@@ -99,7 +99,7 @@ impl Overlay {
         overlay
     }
 
-    /// What a request may use beside the reservations of `ahead`.
+    /// Returns what a request may use beside the reservations of `ahead`.
     ///
     /// Preemptors were evaluated as if all that is terminating were gone. One whose own victims are
     /// gone has to find the same, or the victims of a later preemptor would stop it: they are still
@@ -138,8 +138,8 @@ impl Overlay {
         overlay.with_spares(inputs, request)
     }
 
-    /// What jobs are charged that are expected to have ended by a time at which `has_come` still holds is charged no
-    /// more. Their nodes are as they are.
+    /// Returns what jobs are charged that are expected to have ended by a time at which `has_come` still holds is
+    /// charged no more. Their nodes are as they are.
     pub(crate) fn after_ends(inputs: Inputs<'_>, has_come: impl Fn(Time) -> bool) -> Self {
         let mut overlay = Self::default();
         for key in expected_release::ends_until(inputs, has_come) {
@@ -188,7 +188,7 @@ impl Overlay {
         }
     }
 
-    /// Reserves what of the owner's charge the ends that it waits for do not give back.
+    /// Withholds the charge of the owner less what the jobs it waits for release when they end.
     fn reserve_headroom(&mut self, inputs: Inputs<'_>, reserved: &Reservation) {
         for queue in inputs.quota.path(&reserved.queue) {
             let expected = expected_release::expected_on(inputs, reserved, &queue);

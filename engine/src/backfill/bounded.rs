@@ -24,7 +24,7 @@ const TRIED: usize = 4;
 struct KnownPlan {
     plan: Option<ReservationPlan>,
     start: Option<Time>,
-    /// Whether it is within what the bounds leave now.
+    /// True if it is within what the bounds leave now.
     within: bool,
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn expected_on<'a>(
     releases.filter(move |release| release.queue == *queue && is_expected(inputs, release))
 }
 
-/// What of an owner's charge becomes free on each queue of its path when the jobs on its nodes end.
+/// Returns what of an owner's charge becomes free on each queue of its path when the jobs on its nodes end.
 /// That much headroom is not reserved in addition: it would be idle while the owner waits.
 pub(crate) fn releases(
     inputs: Inputs<'_>,
@@ -98,7 +98,7 @@ pub(crate) fn ends_until<'a>(
         .map(|(_, key)| key)
 }
 
-/// What the jobs that are expected to end by a start give back to each queue of the owner's path.
+/// Returns what the jobs that are expected to end by a start give back to each queue of the owner's path.
 pub(crate) fn releases_until(
     inputs: Inputs<'_>,
     queue: &QueueName,
@@ -110,7 +110,7 @@ pub(crate) fn releases_until(
         .collect()
 }
 
-/// What the end of a job gives back to each queue of a path.
+/// Returns what the end of a job gives back to each queue of a path.
 fn given_back_by<'a>(
     inputs: Inputs<'a>,
     key: &'a JobKey,
@@ -177,7 +177,7 @@ pub(crate) fn headroom_from(
     (start, releases)
 }
 
-/// Whether a start for which headroom is short has changed since the expected ends of these jobs have moved: it
+/// Returns true if a start for which headroom is short has changed since the expected ends of these jobs have moved: it
 /// counted on one of them, or it would count on one of them now, or one is on nodes that are reserved besides.
 pub(crate) fn is_moved_by(
     inputs: Inputs<'_>,

@@ -49,7 +49,7 @@ fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Option<Time> {
     })
 }
 
-/// What each job has of a node, bound or assumed.
+/// Returns what each job has of a node, bound or assumed.
 pub(crate) fn jobs_on(
     inputs: Inputs<'_>,
     cluster: &ClusterName,

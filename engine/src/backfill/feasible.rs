@@ -36,7 +36,7 @@ impl<'a> FeasibleShapes<'a> {
         self.inputs.pending.shapes.infeasible_shapes()
     }
 
-    /// Whether a shape is known to be feasible or was offered a freed node.
+    /// Returns true if a shape is known to be feasible or was offered a freed node.
     fn may_contain(&self, shape: ShapeId) -> bool {
         let shapes = self.shapes();
         shapes.feasible().contains(&shape) || shapes.offers().of(shape).is_some()
@@ -57,7 +57,7 @@ impl<'a> FeasibleShapes<'a> {
         shapes.filter_map(|shape| Some((shape, queues.active_in(shape)?)))
     }
 
-    /// Whether an active class of a queue may have a feasible shape.
+    /// Returns true if an active class of a queue may have a feasible shape.
     pub(crate) fn may_be_in(&self, queue: &PendingQueue) -> bool {
         let shapes = self.shapes();
         if queue.active_len() < shapes.feasible().len() + shapes.offers().len() {
@@ -67,7 +67,7 @@ impl<'a> FeasibleShapes<'a> {
         active.any(|(_, queues)| queues.contains(&queue.id()))
     }
 
-    /// Whether the shape of an active class is feasible.
+    /// Returns true if the shape of an active class is feasible.
     pub(crate) fn contains(&self, shape: ShapeId) -> bool {
         self.infeasible(shape).is_none()
     }
@@ -78,7 +78,7 @@ impl<'a> FeasibleShapes<'a> {
         infeasible.filter(|_| !self.has_offer(shape))
     }
 
-    /// Whether a freed node that was offered takes a pod of the shape now.
+    /// Returns true if a freed node that was offered takes a pod of the shape now.
     fn has_offer(&self, shape: ShapeId) -> bool {
         if self.shapes().offers().of(shape).is_none() {
             return false;
@@ -98,7 +98,7 @@ impl<'a> FeasibleShapes<'a> {
     }
 }
 
-/// Whether less has to become free where nodes were freed than on the nodes that are reserved for a
+/// Returns true if less has to become free where nodes were freed than on the nodes that are reserved for a
 /// job of a queue and a shape.
 pub(crate) fn nodes_are_nearer(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) -> bool {
     let owners = inputs.reservations.holders_in(queue);
@@ -110,7 +110,7 @@ pub(crate) fn nodes_are_nearer(inputs: Inputs<'_>, queue: &QueueName, shape: Sha
     })
 }
 
-/// Which shapes of active classes may fit now. Freed nodes are to be offered before.
+/// Returns which shapes of active classes may fit now. Freed nodes are to be offered before.
 pub(crate) fn feasible(inputs: Inputs<'_>) -> FeasibleShapes<'_> {
     let infeasible_shapes = inputs.pending.shapes.infeasible_shapes();
     let holders = inputs.reservations.with_nodes();
@@ -164,7 +164,7 @@ pub(crate) fn with_free_slots(
     may_reserve.collect()
 }
 
-/// Whether the shape of a pending job is feasible for it.
+/// Returns true if the shape of a pending job is feasible for it.
 pub(crate) fn may_find_room(
     inputs: Inputs<'_>,
     feasible: &FeasibleShapes<'_>,
@@ -192,7 +192,7 @@ pub(crate) fn may_find_room(
     }
 }
 
-/// Whether the owner of a reservation is before a pending job in order.
+/// Returns true if the owner of a reservation is before a pending job in order.
 pub(crate) fn stands_before(
     inputs: Inputs<'_>,
     holder: &Reservation,

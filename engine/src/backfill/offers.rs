@@ -10,7 +10,7 @@ use crate::state::Inputs;
 use facts::{ClusterName, NodeName, ResourceName, Role};
 use std::collections::BTreeSet;
 
-/// What a freed node has free now, of each resource of which it has any.
+/// Returns what a freed node has free now, of each resource of which it has any.
 pub(crate) fn free_on(
     inputs: Inputs<'_>,
     (cluster, node): &FreedNode,
@@ -85,7 +85,7 @@ fn info_of<'a>(
     capacity.cluster(cluster)?.nodes().get(node)
 }
 
-/// Whether a cluster might take a gang that cannot be divided, as far as is known without its nodes.
+/// Returns true if a cluster might take a gang that cannot be divided, as far as is known without its nodes.
 fn might_hold(inputs: Inputs<'_>, shape: &RequestShape, cluster: &ClusterName) -> bool {
     let mut roles = shape.demand.roles.iter();
     shape.needs_no_single_cluster() || roles.all(|role| inputs.capacity.might_hold(cluster, role))
@@ -112,7 +112,7 @@ pub(crate) fn may_exceed_fleet(inputs: Inputs<'_>) -> BTreeSet<ShapeId> {
     exceeding.chain(short).collect()
 }
 
-/// Whether a node could take one pod of the shape now.
+/// Returns true if a node could take one pod of the shape now.
 pub(crate) fn takes_one(
     inputs: Inputs<'_>,
     shape: &RequestShape,
@@ -123,8 +123,8 @@ pub(crate) fn takes_one(
     pod_on(inputs, shape, cluster, node, why).is_some()
 }
 
-/// What a pod of the shape of which a node could take one now requests of its leading resource; nothing within if
-/// it requests none.
+/// Returns what a pod of the shape of which a node could take one now requests of its leading resource; nothing within
+/// if it requests none.
 fn pod_on<'a>(
     inputs: Inputs<'_>,
     shape: &'a RequestShape,

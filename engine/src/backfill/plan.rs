@@ -231,7 +231,7 @@ fn sites_where_it_was<'a>(
     before.iter().all(could_hold).then_some(sites)
 }
 
-/// Whether what is reserved of nodes is no more than the bounds on pools leave.
+/// Returns true if what is reserved of nodes is no more than the bounds on pools leave.
 fn is_within(limits: &[PoolLimit], nodes: &[ReservedNode]) -> bool {
     limits.iter().all(|limit| {
         let counted = nodes
@@ -441,7 +441,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// What is taken of the sites.
+/// Returns what is taken of the sites.
 pub(crate) fn reserved_on(sites: &Sites<'_>) -> Vec<ReservedNode> {
     let taken = sites.taken().into_iter().map(|taken| ReservedNode {
         cluster: taken.cluster.clone(),

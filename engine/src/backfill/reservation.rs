@@ -244,7 +244,7 @@ pub(crate) fn listed(pools: Pools) -> Vec<(crate::ClusterName, PoolClass, Resour
         .collect()
 }
 
-/// What is reserved on nodes, by pool.
+/// Returns what is reserved on nodes, by pool.
 pub(crate) fn pools_on(nodes: &[ReservedNode]) -> Pools {
     let mut pools: BTreeMap<_, ResourceTotals> = BTreeMap::new();
     for reserved in nodes {

@@ -18,8 +18,8 @@ pub(crate) fn octave(inputs: Inputs<'_>, start: Option<Time>) -> u32 {
     parts.map_or(u32::MAX, |parts| (parts + 1).ilog2())
 }
 
-/// Whether a job starts so much sooner that its reservation moves: in less than seven tenths of the time that is left
-/// until the start that it has. Ends err, and each move gives up nodes that are free already.
+/// Returns true if a job starts so much sooner that its reservation moves: in less than seven tenths of the time that
+/// is left until the start that it has. Ends err, and each move gives up nodes that are free already.
 pub(crate) fn is_clearly_sooner(
     inputs: Inputs<'_>,
     found: Option<Time>,

@@ -103,7 +103,7 @@ fn gangs_of(inputs: Inputs<'_>, queue: &QueueName, rule: &SpareRule) -> GangsIn 
     gangs
 }
 
-/// Whether a gang was evicted because it had lost pods, and is not running again yet.
+/// Returns true if a gang was evicted because it had lost pods, and is not running again yet.
 fn returns(inputs: Inputs<'_>, queue: &QueueName, key: &JobKey) -> bool {
     let lost = |reason: Reason| matches!(reason, Reason::PodsLost | Reason::RoomLost);
     let Some(job) = inputs.jobs.get(key) else {
@@ -213,7 +213,7 @@ fn whole(cluster: &ClusterName, node: &NodeInfo) -> ReservedNode {
     }
 }
 
-/// Whether a job may use the nodes of a spare until they are needed.
+/// Returns true if a job may use the nodes of a spare until they are needed.
 fn lends_to(inputs: Inputs<'_>, spare: &Spare, key: &JobKey) -> bool {
     let Some(job) = inputs.jobs.get(key).filter(|_| !spare.gangs.contains(key)) else {
         return false;
@@ -295,7 +295,7 @@ impl Overlay {
     }
 }
 
-/// Whether the pods that a gang has lost in a cluster fit there once all that is terminating is gone.
+/// Returns true if the pods that a gang has lost in a cluster fit there once all that is terminating is gone.
 pub(crate) fn comes_back(inputs: Inputs<'_>, key: &JobKey, cluster: &ClusterName) -> bool {
     let queue = inputs.jobs.get(key).map(|job| job.queue_now().clone());
     let spare = queue.and_then(|queue| inputs.spares.of(&queue, cluster));
@@ -349,14 +349,14 @@ pub(crate) fn lent_victims(
     none
 }
 
-/// What is free once all that is terminating is gone.
+/// Returns what is free once all that is terminating is gone.
 fn terminating(inputs: Inputs<'_>) -> Overlay {
     let mut overlay = Overlay::default();
     assume::terminating(inputs).for_each(|leaving| overlay.free(&leaving.nodes));
     overlay
 }
 
-/// Whether the pods of a job for which no node is assumed fit in a cluster.
+/// Returns true if the pods of a job for which no node is assumed fit in a cluster.
 fn fits(inputs: Inputs<'_>, key: &JobKey, cluster: &ClusterName, overlay: &Overlay) -> bool {
     let Some((demand, counts)) = inputs.capacity.unplaced_pods(key, cluster) else {
         return true;

@@ -12,7 +12,7 @@ use crate::state::Inputs;
 use facts::{QueueName, ResourceName};
 use std::collections::BTreeMap;
 
-/// What of a node counts at the queue: its devices, or its CPUs if it has none.
+/// Returns what of a node counts at the queue: its devices, or its CPUs if it has none.
 fn counted(node: &ReservedNode) -> ResourceTotals {
     let devices = node.resources.iter();
     let devices = devices.filter(|(name, amount)| name.is_device() && amount.0 > 0);
@@ -27,7 +27,8 @@ fn counted(node: &ReservedNode) -> ResourceTotals {
     sum
 }
 
-/// Whether the nodes are within the bounds and the deserved amounts of their queue and of all above it, beside what
+/// Returns true if the nodes are within the bounds and the deserved amounts of their queue and of all above it, beside
+/// what
 /// `others` keep.
 pub(super) fn is_within_quota(inputs: Inputs<'_>, others: &Overlay, spare: &Spare) -> bool {
     let mut total = ResourceTotals::default();
@@ -64,8 +65,8 @@ pub(super) fn is_within_quota(inputs: Inputs<'_>, others: &Overlay, spare: &Spar
     fits(others.clone()) && fits(Overlay::default())
 }
 
-/// Whether a node counts at a queue, the spare's own or one above it. Above it, the jobs to which the node is lent are
-/// charged for it, as far as they are of a queue below, too.
+/// Returns true if a node counts at a queue, the spare's own or one above it. Above it, the jobs to which the node is
+/// lent are charged for it, as far as they are of a queue below, too.
 fn counts_at(inputs: Inputs<'_>, spare: &Spare, node: &ReservedNode, queue: &QueueName) -> bool {
     if *queue == spare.queue || !spare.lent.contains(&node.node) {
         return true;

@@ -118,7 +118,7 @@ pub(crate) fn holders_allowed(inputs: Inputs<'_>, queue: &QueueName) -> usize {
     }
 }
 
-/// Whether a job of an infeasible shape is evaluated all the same, since it may get a reservation: it
+/// Returns true if a job of an infeasible shape is evaluated all the same, since it may get a reservation: it
 /// is in the window of its queue, it is not known to be unreservable, and its slots are not taken by
 /// reservations of higher priority.
 pub(crate) fn may_reserve(
@@ -139,7 +139,7 @@ pub(crate) fn may_reserve(
     !is_outranked(inputs, window.queue, rank, shape)
 }
 
-/// Whether reservations of higher priority are known to have taken the slots of a job that lacks
+/// Returns true if reservations of higher priority are known to have taken the slots of a job that lacks
 /// capacity: then its nodes need not be planned.
 pub(crate) fn is_outranked(
     inputs: Inputs<'_>,
@@ -168,9 +168,10 @@ pub(crate) fn taken_slot<'a>(
     slots::without(inputs, claim).get(&rank.key).copied()
 }
 
-/// Whether a dropped reservation may have outranked a job that a free slot alone
-/// ([`crate::backfill::feasible::with_free_slots`]) does not have asked again: all slots are taken still of its class,
-/// of a class that the job needs, too, or of one that other reservations connect with it.
+/// Returns true if a job that a dropped reservation outranked must be rechecked although no slot became free
+/// ([`crate::backfill::feasible::with_free_slots`] rechecks those for which one did). All slots of a class are still
+/// taken: of the reservation's class, of another one that the job needs, or of one that other reservations connect with
+/// it.
 pub(crate) fn outranked_another(inputs: Inputs<'_>, gone: &Reservation) -> bool {
     let most = inputs.config.reservations_per_class.max(1);
     let least = most - usize::from(inputs.pending.shapes.are_of_several_classes());

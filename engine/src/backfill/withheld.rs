@@ -101,7 +101,7 @@ pub(crate) fn shape_of(inputs: Inputs<'_>, key: &JobKey) -> Option<ShapeId> {
     Some(inputs.jobs.line_of(key)?.shape)
 }
 
-/// What `make` makes of what a request reserves: of the smallest size of an elastic gang.
+/// Returns what `make` makes of what a request reserves: of the smallest size of an elastic gang.
 pub(crate) fn at_least<T>(request: Request<'_>, make: impl FnOnce(Request<'_>) -> T) -> T {
     let least = elastic::smallest(request.shape);
     let shape = least.as_ref().unwrap_or(request.shape);

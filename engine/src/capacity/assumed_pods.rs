@@ -39,14 +39,14 @@ pub(crate) struct AssumedPod {
 type ChangedNodes = BTreeMap<ClusterName, BTreeSet<NodeName>>;
 
 impl Assumption {
-    /// What one of its assumed pods requests in its cluster.
+    /// Returns what one of its assumed pods requests in its cluster.
     pub(crate) fn request(&self, assumed_pod: &AssumedPod) -> &Resources {
         self.demand.roles[assumed_pod.role].request_in(&assumed_pod.cluster)
     }
 }
 
 impl Capacity {
-    /// What is held, by job; in no order.
+    /// Returns what is held, by job; in no order.
     pub(crate) fn assumed(&self) -> &Hashed<JobKey, Assumption> {
         &self.assumed
     }

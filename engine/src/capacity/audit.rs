@@ -6,7 +6,7 @@ use facts::{ClusterName, NodeName};
 use std::collections::BTreeMap;
 
 impl Capacity {
-    /// What is derived and does not follow from the facts, in words; nothing if all is right.
+    /// Returns what is derived and does not follow from the facts, in words; nothing if all is right.
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         self.audit_free(&mut wrong);
@@ -37,7 +37,7 @@ impl Capacity {
         }
     }
 
-    /// What pods and assumed pods use of each node.
+    /// Returns what pods and assumed pods use of each node.
     fn used(&self) -> BTreeMap<(&ClusterName, &NodeName), ResourceTotals> {
         let mut used: BTreeMap<_, ResourceTotals> = BTreeMap::new();
         for (cluster, nodes) in &self.clusters {

@@ -59,15 +59,15 @@ pub(crate) struct NodeChange {
     pub(crate) grew: bool,
     /// It came, went, or changed what it is (capacity, labels, taints, health).
     pub(crate) fleet: bool,
-    /// Whether it may run what it could not run before, by what it is.
+    /// True if it may run what it could not run before, by what it is.
     pub(crate) better: bool,
-    /// Whether its cluster has other domains than before.
+    /// True if its cluster has other domains than before.
     pub(crate) regrouped: bool,
     /// What of it counted before and after, where that is not the same.
     pub(crate) counted: Option<(Counted, Counted)>,
 }
 
-/// Whether a usable node may run more than before by what it is: all but fewer resources and more taints.
+/// Returns true if a usable node may run more than before by what it is: all but fewer resources and more taints.
 fn may_run_more(before: &NodeFact, now: &NodeFact) -> bool {
     let of_before = |name: &ResourceName| before.allocatable.amount_of(name);
     let mut amounts = now.allocatable.iter();
@@ -119,17 +119,17 @@ impl ClusterCapacity {
         pools.filter_map(|pool| pool.now.tightest(least)).min()
     }
 
-    /// What bound pods take of a node.
+    /// Returns what bound pods take of a node.
     pub(super) fn used(&self, node: &NodeName) -> ResourceVec {
         self.load(node, |load| load.used.clone())
     }
 
-    /// What bound pods take of one resource of a node.
+    /// Returns what bound pods take of one resource of a node.
     pub(super) fn used_of(&self, node: &NodeName, resource: ResourceId) -> i128 {
         self.load(node, |load| load.used.get(resource))
     }
 
-    /// What assumed pods take of a node.
+    /// Returns what assumed pods take of a node.
     pub(super) fn placed(&self, node: &NodeName) -> ResourceVec {
         self.load(node, |load| load.placed.clone())
     }
@@ -419,7 +419,7 @@ impl ClusterCapacity {
 }
 
 impl NodeInfo {
-    /// What is free of it: now, or if no pod ran.
+    /// Returns what is free of it: now, or if no pod ran.
     pub(super) fn free_if(&self, empty: bool) -> &ResourceVec {
         if empty { &self.has } else { &self.free }
     }

@@ -22,7 +22,7 @@ pub(crate) struct Ended {
     /// When the grace ends at the latest.
     pub(crate) until: Time,
     pub(crate) pod: PodFact,
-    /// Whether the pod object is gone.
+    /// True if the pod object is gone.
     gone: bool,
 }
 

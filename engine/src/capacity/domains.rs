@@ -32,7 +32,7 @@ impl Domain {
             .fold(0, u64::saturating_add)
     }
 
-    /// What its nodes have free of what they are counted in.
+    /// Returns what its nodes have free of what they are counted in.
     pub(crate) fn units(&self, resource: ResourceId) -> i128 {
         self.free(resource)
             .map(|(free, nodes)| free.max(0) * i128::from(nodes))
@@ -73,7 +73,7 @@ impl Domains {
         }
     }
 
-    /// What a node has free changed.
+    /// Moves a node whose free amount changed.
     pub(crate) fn move_node(
         &mut self,
         path: &[String],

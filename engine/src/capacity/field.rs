@@ -100,7 +100,7 @@ impl Key<'_> {
 }
 
 impl<'a> Packer<'a> {
-    /// What of a node is free as it looks now.
+    /// Returns what of a node is free as it looks now.
     pub(super) fn free<'b>(&'b self, node: &'a NodeInfo) -> &'b ResourceVec {
         self.touched
             .get(&node.fact.name)
@@ -367,7 +367,7 @@ impl<'a> Packer<'a> {
         Some(candidate)
     }
 
-    /// What is unusable grows by, were one of the nodes to take its pods.
+    /// Computes by how much unusable capacity grows if one of these nodes takes the pods.
     fn weigh(&self, candidate: &mut NodeCandidate<'_>, wanted: &Wanted<'_>, left: u32) {
         let pods = candidate.fits.min(left);
         let mut after = candidate.free.as_ref().clone();

@@ -24,7 +24,7 @@ impl Capacity {
         started.saturating_add(self.ended.of(key, cluster))
     }
 
-    /// What keeps a job's pods in a cluster from running, with the number of pods that each keeps, the most
+    /// Returns what keeps a job's pods in a cluster from running, with the number of pods that each keeps, the most
     /// first.
     pub(crate) fn symptoms<'a>(
         &'a self,
@@ -115,12 +115,12 @@ impl Capacity {
         left.map(|pod| pod.grace_s).max()
     }
 
-    /// Whether a pod counts toward the minimum of its job: it is there, and its devices work.
+    /// Returns true if a pod counts toward the minimum of its job: it is there, and its devices work.
     fn is_healthy(&self, pod: &PodFact) -> bool {
         self.is_present(pod) && !self.has_failed_device(pod)
     }
 
-    /// Whether a running pod uses a device that has failed: its kubelet says so, or its node offers fewer
+    /// Returns true if a running pod uses a device that has failed: its kubelet says so, or its node offers fewer
     /// devices than its pods use, and they all belong to one job. Of pods of several jobs, the node does not say
     /// which of them had the device.
     fn has_failed_device(&self, pod: &PodFact) -> bool {
@@ -131,7 +131,7 @@ impl Capacity {
         pod.symptom.is_some() || node.is_some_and(|node| self.lacks_devices(&pod.cluster, node))
     }
 
-    /// Whether the pods of one job on a node use more devices than it offers.
+    /// Returns true if the pods of one job on a node use more devices than it offers.
     fn lacks_devices(&self, cluster: &ClusterName, node: &NodeName) -> bool {
         let Some(nodes) = self.clusters.get(cluster) else {
             return false;
@@ -154,7 +154,7 @@ impl Capacity {
         jobs.len() == 1
     }
 
-    /// Whether a pod of a job that has not ended has not been lost. One that is not bound is not there.
+    /// Returns true if a pod of a job that has not ended has not been lost. One that is not bound is not there.
     pub(super) fn is_present(&self, pod: &PodFact) -> bool {
         let Some(node) = &pod.node else {
             return false;
@@ -165,7 +165,7 @@ impl Capacity {
         }
     }
 
-    /// Whether a node is known and not lost.
+    /// Returns true if a node is known and not lost.
     fn is_seen(&self, cluster: &ClusterName, node: &NodeName) -> bool {
         let nodes = self.clusters.get(cluster).map(|cluster| cluster.nodes());
         let info = nodes.and_then(|nodes| nodes.get(node));

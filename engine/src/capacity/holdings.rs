@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) type Holdings = BTreeMap<(ClusterName, NodeName), ResourceTotals>;
 
 impl Capacity {
-    /// What would be free, by node, were the job gone.
+    /// Returns what would be free, by node, were the job gone.
     pub(crate) fn holdings(&self, key: &JobKey) -> Holdings {
         let mut held = Holdings::new();
         for (cluster, uid) in self.pods_of.get(key).into_iter().flatten() {

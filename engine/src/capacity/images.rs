@@ -164,7 +164,7 @@ impl Capacity {
             .collect()
     }
 
-    /// Whether a node has all of `images`.
+    /// Returns true if a node has all of `images`.
     pub(crate) fn has_images<'a>(
         &self,
         mut images: impl Iterator<Item = &'a str>,

@@ -38,7 +38,7 @@ pub(crate) struct FittingPods {
     pub(crate) tightest: i64,
 }
 
-/// What [`FittingPods::tightest`] is of a node's free amount.
+/// Converts a free amount to the type of [`FittingPods::tightest`]; the largest number if there is none.
 fn narrow(free: Option<i128>) -> i64 {
     free.map_or(i64::MAX, |free| i64::try_from(free).unwrap_or(i64::MAX))
 }

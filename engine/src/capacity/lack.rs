@@ -16,7 +16,7 @@ pub(crate) struct Main {
 }
 
 impl Capacity {
-    /// What a role is best known by: the device that it requests, or its CPU.
+    /// Returns what a role is best known by: the device that it requests, or its CPU.
     pub(crate) fn main_of(&self, role: &Role) -> Main {
         let resource = mix::counted_in(&role.request, &self.resource_ids);
         Main {

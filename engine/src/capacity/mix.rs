@@ -1,4 +1,4 @@
-//! The mix of pods that were requested of late, and what of a node is no use to it.
+//! The recent mix of pod requests, and how much free capacity of a node none of them can use.
 //!
 //! Free devices are worth what can be run on them: a node with five free devices and no free
 //! core has nothing to give. What is unusable of a node is, over the kinds of pods requested,
@@ -94,7 +94,7 @@ impl DemandMix {
         }
     }
 
-    /// What has to be stored to go on elsewhere.
+    /// Returns what has to be stored to go on elsewhere.
     pub(crate) fn record(&self) -> &MixRecord {
         &self.known
     }
@@ -131,7 +131,7 @@ impl DemandMix {
             .collect();
     }
 
-    /// What of a node with `free` is unusable, in thousandths of `units`.
+    /// Returns what of a node with `free` is unusable, in thousandths of `units`.
     pub(crate) fn unusable(&self, units: ResourceId, free: &ResourceVec) -> i128 {
         let amount = free.get(units);
         let Some(kinds) = self.kinds.get(&units).filter(|_| amount > 0) else {

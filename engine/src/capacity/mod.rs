@@ -105,7 +105,7 @@ pub struct Capacity {
     pods_changed: BTreeSet<JobKey>,
     /// Clusters of which a node came, went, or changed what it is.
     touched: BTreeMap<ClusterName, BTreeSet<NodeName>>,
-    /// Whether one of them has other topology domains since.
+    /// True if one of them has other topology domains since.
     regrouped: bool,
     resource_ids: ResourceIds,
     mix: DemandMix,
@@ -186,12 +186,12 @@ impl Capacity {
         }) && can_run_on(role, node)
     }
 
-    /// What a node has free; below zero where it is overcommitted.
+    /// Returns what a node has free; below zero where it is overcommitted.
     pub(crate) fn free_on(&self, node: &NodeInfo) -> ResourceTotals {
         self.resource_ids.totals(&node.free)
     }
 
-    /// What a node has free of a resource.
+    /// Returns what a node has free of a resource.
     pub(crate) fn free_of(&self, node: &NodeInfo, name: &crate::ResourceName) -> i128 {
         self.resource_ids
             .find(name)
@@ -305,7 +305,7 @@ impl Capacity {
         }
     }
 
-    /// What of the mix has to be stored to go on elsewhere.
+    /// Returns what of the mix has to be stored to go on elsewhere.
     pub(crate) fn mix(&self) -> &MixRecord {
         self.mix.record()
     }
@@ -376,7 +376,7 @@ impl Capacity {
         std::mem::take(&mut self.touched)
     }
 
-    /// Whether a cluster has other topology domains since the last call.
+    /// Returns true if a cluster has other topology domains since the last call.
     pub(crate) fn take_regrouped(&mut self) -> bool {
         std::mem::take(&mut self.regrouped)
     }
@@ -386,7 +386,7 @@ impl Capacity {
         std::mem::take(&mut self.freed)
     }
 
-    /// What pods of the job in `cluster` request that have not ended.
+    /// Returns what pods of the job in `cluster` request that have not ended.
     pub(crate) fn requested(&self, key: &JobKey, cluster: &ClusterName) -> Resources {
         let pods = self.pods_in(key, cluster).filter(|pod| !pod.ended());
         let mut requested = ResourceTotals::default();

@@ -226,7 +226,7 @@ impl Capacity {
         })
     }
 
-    /// What a packing that was found through `node_view` does.
+    /// Returns what a packing that was found through `node_view` does.
     pub(crate) fn effect(
         &self,
         cluster: &ClusterName,

@@ -74,7 +74,7 @@ impl<'a> PodRules<'a> {
         self.chosen.push((together, domain));
     }
 
-    /// Whether pods of the role that a node may not take now may be put there later.
+    /// Returns true if pods of the role that a node may not take now may be put there later.
     pub(crate) fn may_open(role: &Role) -> bool {
         let mut rules = role.rules.iter();
         rules.any(|rule| matches!(rule.kind, PodRuleKind::Spread { .. }))
@@ -126,7 +126,7 @@ impl<'a> PodRules<'a> {
         }
     }
 
-    /// Whether the pods are spread as they have to be, in whatever order they were put.
+    /// Returns true if the pods are spread as they have to be, in whatever order they were put.
     pub(crate) fn are_spread(&self) -> bool {
         let holds = |rule: &PodRule, role: &Role, max_skew: u32| {
             let most = self.fewest(role, rule).saturating_add(max_skew);
@@ -158,7 +158,7 @@ impl<'a> PodRules<'a> {
         }
     }
 
-    /// What makes nodes differ for the rules. Nodes that are domains themselves differ if pods stand there.
+    /// Returns what makes nodes differ for the rules. Nodes that are domains themselves differ if pods stand there.
     pub(crate) fn look<'n>(&self, node: &'n NodeInfo) -> Vec<Option<&'n str>> {
         let look = |domain: &&NodeDomain| {
             let name = domain.of(&node.fact)?;

@@ -168,7 +168,7 @@ impl<'a> Sites<'a> {
         })
     }
 
-    /// Whether one more pod stays within the limits of a node.
+    /// Returns true if one more pod stays within the limits of a node.
     fn is_within(&self, at: usize, pod: &PodToPlace) -> bool {
         let mut limits = self.nodes[at]
             .limits
@@ -259,7 +259,7 @@ impl<'a> Sites<'a> {
         (cost, 0)
     }
 
-    /// Whether the rules allow one more pod of a role on a node.
+    /// Returns true if the rules allow one more pod of a role on a node.
     fn is_allowed(&self, role: &Role, at: usize) -> bool {
         let site = &self.nodes[at];
         let rules = self.rules.get(site.cluster);
@@ -274,7 +274,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// What was put there, by cluster.
+    /// Returns what was put there, by cluster.
     pub(crate) fn packings(&self, demand: &Demand) -> BTreeMap<&'a ClusterName, Packing> {
         let mut packings: BTreeMap<&ClusterName, Packing> = BTreeMap::new();
         for (index, role) in demand.roles.iter().enumerate() {
@@ -294,7 +294,7 @@ impl<'a> Sites<'a> {
         packings
     }
 
-    /// What is taken, by cluster and node.
+    /// Returns what is taken, by cluster and node.
     pub(crate) fn taken(&self) -> Vec<Taken<'a>> {
         let taken = self.nodes.iter().filter(|site| !site.taken.is_empty());
         let taken = taken.map(|site| Taken {

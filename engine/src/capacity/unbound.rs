@@ -67,7 +67,7 @@ impl Capacity {
         needs
     }
 
-    /// What is held for a job on the nodes of a cluster, as an overlay that gives it back.
+    /// Returns what is held for a job on the nodes of a cluster, as an overlay that gives it back.
     pub(super) fn own_assumed(&self, key: &JobKey, cluster: &ClusterName) -> Overlay {
         let mut overlay = Overlay::default();
         if let Some(assumption) = self.assumed.get(key) {

@@ -22,7 +22,8 @@ const TRIED: usize = 16;
 
 type PlaceInOrder = (QueueName, QueueOrder);
 
-/// Whether a planned reservation is possible still once others have lost a slot. Adds to `plans` how many were made.
+/// Returns whether a planned reservation is possible still once others have lost a slot. Adds to `plans` how many were
+/// made.
 pub(super) fn is_possible_after(
     engine: &mut Engine,
     planned: &Reservation,
@@ -171,7 +172,7 @@ fn assume_planned(
     }
 }
 
-/// What is reserved for an owner on the nodes that it finds now.
+/// Returns what is reserved for an owner on the nodes that it finds now.
 fn planned_again(inputs: Inputs<'_>, kept: &Reservation) -> Option<Reservation> {
     let request = withheld::request_of(inputs, kept)?;
     let found = withheld::at_least(request, |least| plan::target(inputs, least));

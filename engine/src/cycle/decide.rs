@@ -225,7 +225,7 @@ fn release_pending(engine: &mut Engine, decisions: &mut Vec<Decision>) -> CallEn
     CallEnd::AtBudget
 }
 
-/// What searches for heads cost, in evaluations.
+/// Returns what searches for heads cost, in evaluations.
 fn in_evaluations(searched: SearchCost) -> usize {
     searched.queues / QUEUES_AS_ONE
         + searched.classes / CLASSES_AS_ONE

@@ -10,8 +10,8 @@ use crate::state::{Engine, Inputs};
 use facts::JobKey;
 use std::collections::BTreeMap;
 
-/// Whether as many jobs before it in its queue as may reserve keep the same headroom: of one queue they go one after
-/// the other, whatever nodes they need.
+/// Returns true if as many jobs before it in its queue as may reserve keep the same headroom: of one queue they go one
+/// after the other, whatever nodes they need.
 fn lacks_headroom_behind(
     inputs: Inputs<'_>,
     planned: &Reservation,
@@ -113,7 +113,7 @@ fn displace(engine: &mut Engine, others: BTreeMap<JobKey, ReservationSlot>) {
     }
 }
 
-/// What is left of the reservation of a job that loses a slot.
+/// Returns what is left of the reservation of a job that loses a slot.
 pub(super) fn left_without(
     inputs: Inputs<'_>,
     key: &JobKey,

@@ -147,8 +147,8 @@ pub(crate) fn time_of_cause(engine: &mut Engine) -> Time {
     engine.now
 }
 
-/// Whether a job says that it was queued before jobs were admitted which were there first: times of submission are
-/// rounded to seconds, by another clock.
+/// Returns true if a job says that it was queued before jobs were admitted which were there first: times of submission
+/// are rounded to seconds, by another clock.
 fn is_late(engine: &Engine, key: &JobKey) -> bool {
     let causes = engine.jobs.queue_causes();
     let job = engine.jobs.get(key);
@@ -192,7 +192,7 @@ pub(crate) fn observe_withdrawal(engine: &mut Engine, key: &JobKey, attempt: Att
     }
 }
 
-/// Whether nothing of an attempt was written. Of a job that was seen placed something was: what is refused then
+/// Returns true if nothing of an attempt was written. Of a job that was seen placed something was: what is refused then
 /// is a resize, and the charge stays.
 fn is_unwritten(engine: &Engine, key: &JobKey, attempt: Attempt) -> bool {
     engine.jobs.released(key).is_some_and(|released| {
@@ -262,7 +262,7 @@ pub(crate) fn observe_stopped(engine: &mut Engine, key: &JobKey, uid: &Uid, ran_
     }
 }
 
-/// What is decided.
+/// Returns what is decided.
 /// Admits a pending job with a plan.
 pub(crate) fn release(engine: &mut Engine, key: &JobKey, shares: Vec<Share>) -> Option<Decision> {
     let job = engine.jobs.get(key)?;

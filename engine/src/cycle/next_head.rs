@@ -74,7 +74,7 @@ pub(crate) struct HeadCandidate {
     pub(crate) queue: QueueName,
     pub(crate) shape: ShapeId,
     pub(crate) rank: QueueOrder,
-    /// Whether it is evaluated only since it may preempt: its shape is infeasible, and it can get no
+    /// True if it is evaluated only since it may preempt: its shape is infeasible, and it can get no
     /// reservation.
     pub(crate) only_takes: bool,
 }
@@ -296,7 +296,7 @@ fn answer_behind<'a>(
     asked.then(answer).flatten()
 }
 
-/// Whether all jobs of a queue are behind all reservations that make a shape infeasible.
+/// Returns true if all jobs of a queue are behind all reservations that make a shape infeasible.
 pub(crate) fn is_behind_all(
     inputs: Inputs<'_>,
     feasible: &FeasibleShapes<'_>,
@@ -416,7 +416,7 @@ fn shapes_of_candidates<'a>(
     may_fit.chain(withheld).chain(owners)
 }
 
-/// Whether the reservation of a job of a class should move to nodes that were freed.
+/// Returns true if the reservation of a job of a class should move to nodes that were freed.
 fn moves(
     inputs: Inputs<'_>,
     queue: &QueueName,

@@ -47,7 +47,7 @@ pub(crate) fn note_job(engine: &mut Engine, key: &JobKey) {
     }
 }
 
-/// Whether another user than that of a job is charged for its pods.
+/// Returns true if another user than that of a job is charged for its pods.
 pub(crate) fn is_of_another(inputs: Inputs<'_>, key: &JobKey) -> bool {
     let charged = inputs.pod_charges.of(key);
     let user = inputs.jobs.get(key).map(|job| &job.user);
@@ -99,7 +99,7 @@ pub(crate) fn settle(engine: &mut Engine) -> bool {
     freed
 }
 
-/// What the pods of a key use beyond the charge of their job, and the queue to charge for that.
+/// Returns what the pods of a key use beyond the charge of their job, and the queue to charge for that.
 pub(crate) fn charge_for_pods(inputs: Inputs<'_>, key: &JobKey) -> Option<PodCharge> {
     let in_service = |pod: &&PodFact| {
         let cluster = inputs.capacity.cluster_fact(&pod.cluster);
@@ -140,7 +140,7 @@ pub(crate) fn charge_for_pods(inputs: Inputs<'_>, key: &JobKey) -> Option<PodCha
     })
 }
 
-/// What pods use, by cluster.
+/// Returns what pods use, by cluster.
 fn used<'a>(pods: impl Iterator<Item = &'a PodFact>) -> BTreeMap<ClusterName, ResourceTotals> {
     let mut used: BTreeMap<ClusterName, ResourceTotals> = BTreeMap::new();
     for pod in pods {
@@ -152,7 +152,7 @@ fn used<'a>(pods: impl Iterator<Item = &'a PodFact>) -> BTreeMap<ClusterName, Re
     used
 }
 
-/// What the pods of a key in a cluster use beyond what is charged there, class by class.
+/// Returns what the pods of a key in a cluster use beyond what is charged there, class by class.
 fn by_class(
     inputs: Inputs<'_>,
     key: &JobKey,

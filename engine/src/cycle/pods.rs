@@ -60,7 +60,7 @@ pub(crate) fn observe_pod_gone(engine: &mut Engine, cluster: &ClusterName, uid: 
     engine.capacity.remove_pod(cluster, uid);
 }
 
-/// Whether a pod that has ended used capacity until now, for a job that is charged, has not ended, and
+/// Returns true if a pod that has ended used capacity until now, for a job that is charged, has not ended, and
 /// is neither being evicted nor shrunk.
 fn starts_grace(inputs: Inputs<'_>, key: &JobKey, fact: &PodFact) -> bool {
     let known = inputs.capacity.pod(&fact.cluster, &fact.uid);

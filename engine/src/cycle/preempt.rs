@@ -64,7 +64,7 @@ pub(crate) fn take_for_group(
     decisions
 }
 
-/// Whether nobody is evicted for a class until all others were evaluated ([`crate::pending::deferred`]).
+/// Returns true if nobody is evicted for a class until all others were evaluated ([`crate::pending::deferred`]).
 pub(crate) fn is_deferred(
     engine: &mut Engine,
     request: Request<'_>,
@@ -142,7 +142,7 @@ pub(crate) fn take_for(engine: &mut Engine, request: Request<'_>, block: &Block)
     }
 }
 
-/// Whether limits admit a job beside the jobs for which others are being evicted: these start first, and
+/// Returns true if limits admit a job beside the jobs for which others are being evicted: these start first, and
 /// what would be evicted for one that a limit blocks then would be evicted for nothing.
 fn within_limits_beside_preemptors(inputs: Inputs<'_>, request: Request<'_>) -> bool {
     let taking = inputs.reservations.iter().filter(|kept| kept.taking());
@@ -165,7 +165,7 @@ pub(crate) fn rest(engine: &mut Engine, key: &JobKey, more_at: Option<crate::Tim
     engine.pending.backoff.rest(key, conditions.collect());
 }
 
-/// Whether a job that would be evaluated for preemption only is not entitled to anything; notes that.
+/// Returns true if a job that would be evaluated for preemption only is not entitled to anything; notes that.
 pub(crate) fn takes_nothing(
     engine: &mut Engine,
     queue: &QueueName,

@@ -127,8 +127,8 @@ fn window_with_slots(engine: &mut Engine, request: Request<'_>) -> (BTreeSet<Que
     }
 }
 
-/// Whether a job could not start although the nodes that would be reserved for it are free: they would be kept free for
-/// ever. Then the plan of reservations differs from that of admissions, which is a defect.
+/// Returns true if a job could not start although the nodes that would be reserved for it are free: they would be kept
+/// free for ever. Then the plan of reservations differs from that of admissions, which is a defect.
 fn is_fruitless(
     engine: &mut Engine,
     request: Request<'_>,
@@ -146,8 +146,8 @@ fn is_fruitless(
     fruitless
 }
 
-/// What a job waits for whose slot is taken. A class whose shape is infeasible is not parked, and is asked as one of
-/// the window.
+/// Returns what a job waits for whose slot is taken. A class whose shape is infeasible is not parked, and is asked as
+/// one of the window.
 pub(crate) fn until_free(slot: &ReservationSlot) -> RequeueCondition {
     RequeueCondition::Slot(slot.clone())
 }

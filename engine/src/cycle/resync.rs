@@ -79,7 +79,8 @@ fn bring_in_step(engine: &mut Engine, key: &JobKey) -> usize {
     LOOKS
 }
 
-/// Whether a pending job has the place and the timer that follow from the rules. To others the rules are many more.
+/// Returns true if a pending job has the place and the timer that follow from the rules. To others the rules are many
+/// more.
 fn is_in_step(inputs: Inputs<'_>, key: &JobKey, job: &Job) -> bool {
     let Some(listed) = pending_as::listed_as(inputs, job) else {
         return false;

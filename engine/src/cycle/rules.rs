@@ -1,4 +1,4 @@
-//! What follows from other rules: a queue, a policy or a priority class that is another.
+//! Applies a changed queue, policy or priority class.
 //!
 //! The pending jobs that it concerns move in their queues and are evaluated again ([`resync`]); charges stay.
 
@@ -90,8 +90,8 @@ fn policies_above_changed(engine: &mut Engine, name: &QueueName) {
     unsynced.note_pending_of(queues);
 }
 
-/// Whether the users and namespaces of a queue are distinguished, and were not when its jobs were listed, or the other
-/// way round.
+/// Returns true if the users and namespaces of a queue are distinguished, and were not when its jobs were listed, or
+/// the other way round.
 fn distinguishes_otherwise(inputs: Inputs<'_>, name: &QueueName, queue: &PendingQueue) -> bool {
     let first = queue.ranks().first();
     let line = first.and_then(|rank| inputs.jobs.line_of(&rank.key));

@@ -200,7 +200,7 @@ pub(crate) fn taking_for(
     })
 }
 
-/// What is new, to be added, and what it replaces, to be taken off; nothing where both are equal.
+/// Returns what is new, to be added, and what it replaces, to be taken off; nothing where both are equal.
 pub(crate) fn changes<'a, T: PartialEq>(
     was: &'a Option<T>,
     now: &'a Option<T>,

@@ -152,8 +152,8 @@ pub(crate) fn note_drain(engine: &mut Engine, key: &JobKey) {
     }
 }
 
-/// Whether the beginning of another call would have news by what was decided in this one: a back-off ends, or the run
-/// time of a job is known that has lost its reservation.
+/// Returns true if the beginning of another call would have news by what was decided in this one: a back-off ends, or
+/// the run time of a job is known that has lost its reservation.
 pub(crate) fn are_due(inputs: Inputs<'_>) -> bool {
     let timers = [inputs.pending.backoff.next(), inputs.jobs.next_timer()];
     let mut timers = timers.into_iter().flatten();

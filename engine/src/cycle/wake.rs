@@ -180,7 +180,7 @@ pub(crate) fn settle_contested(engine: &mut Engine) {
     }
 }
 
-/// Whether the slots of the first job of a class that takes none of nodes are not known to be taken.
+/// Returns true if the slots of the first job of a class that takes none of nodes are not known to be taken.
 fn has_claim(inputs: Inputs<'_>, queue: &QueueName, shape: ShapeId) -> bool {
     let pending_queue = inputs.pending.queues.pending_queue(queue);
     let mut jobs = pending_queue.into_iter().flat_map(|of| of.class(shape));
@@ -275,7 +275,7 @@ pub(crate) fn settle_freed(engine: &mut Engine) {
     }
 }
 
-/// What the usable nodes of a cluster have together, by class; nothing where the cluster
+/// Returns what the usable nodes of a cluster have together, by class; nothing where the cluster
 /// is not usable.
 pub(crate) fn cluster_total(
     inputs: Inputs<'_>,

@@ -85,12 +85,12 @@ impl Eligibility {
         self.prices = capacity.places().iter().map(price).collect();
     }
 
-    /// Whether its cluster indexes are those of `capacity`.
+    /// Returns true if its cluster indexes are those of `capacity`.
     pub(crate) fn is_current(&self, capacity: &Capacity) -> bool {
         self.generation == capacity.places_generation()
     }
 
-    /// Whether the cache equals a new one, unless it is out of date.
+    /// Returns true if the cache equals a new one, unless it is out of date.
     pub(crate) fn is_sound(&self, capacity: &Capacity) -> bool {
         !self.is_current(capacity)
             || self

@@ -142,7 +142,7 @@ fn rounded_up(declared: i64) -> i64 {
     }
 }
 
-/// Whether the jobs of a queue are evaluated apart by their users, and by their namespaces.
+/// Returns whether the jobs of a queue are evaluated apart by their users, and by their namespaces.
 pub(crate) fn apart(inputs: Inputs<'_>, queue: &QueueName) -> (bool, bool) {
     let limited = inputs.quota.limited_owners(queue);
     let users = limited.any_of_users() || inputs.quota.orders_users(queue);

@@ -92,7 +92,7 @@ fn beside_spares(mut block: Block, spares: &BindingSpares<'_>) -> Block {
     block
 }
 
-/// Whether a job would be admitted beside the reservations ahead of it and what `overlay` assumes.
+/// Returns true if a job would be admitted beside the reservations ahead of it and what `overlay` assumes.
 pub(crate) fn passes(inputs: Inputs<'_>, request: Request<'_>, overlay: Overlay) -> bool {
     let ahead = withheld::reservations_ahead(inputs, request);
     let overlay = overlay.with_reservations(inputs, &ahead);
@@ -118,7 +118,7 @@ pub(crate) fn block_by_bounds(inputs: Inputs<'_>, request: Request<'_>) -> Block
     block(Reason::ExceedsCapability, message, Gate::Never, conditions)
 }
 
-/// What blocks a job apart from bounds on pools that it could never keep: such a bound on some
+/// Returns what blocks a job apart from bounds on pools that it could never keep: such a bound on some
 /// clusters does not block the others.
 fn past_bounds(inputs: Inputs<'_>, request: Request<'_>, no_plan: NoPlan) -> NoPlan {
     let mut without = BTreeSet::new();

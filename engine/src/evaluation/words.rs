@@ -132,7 +132,7 @@ fn rules(role: &Role, named: bool) -> String {
     rules.collect::<Vec<_>>().concat()
 }
 
-/// Which role, if there are several.
+/// Returns which role, if there are several.
 fn for_role(demand: &Demand, role: usize) -> String {
     match demand.roles.len() {
         0 | 1 => String::new(),
@@ -140,7 +140,7 @@ fn for_role(demand: &Demand, role: usize) -> String {
     }
 }
 
-/// What a pod requests in a cluster that adds to its template's request.
+/// Returns what a pod requests in a cluster that adds to its template's request.
 fn added(role: &Role, lack: &ClusterLack) -> String {
     let request = role.requests_in.get(&lack.cluster);
     request.map_or_else(String::new, |request| {
@@ -148,7 +148,7 @@ fn added(role: &Role, lack: &ClusterLack) -> String {
     })
 }
 
-/// What a cluster could take of a role, or that its pods may run on no node there.
+/// Returns what a cluster could take of a role, or that its pods may run on no node there.
 fn has(lack: &ClusterLack, demand: &Demand) -> String {
     let role = if demand.roles.len() > 1 {
         format!(" {}", demand.roles[lack.role].name)

@@ -250,7 +250,7 @@ impl Forecast {
             })
     }
 
-    /// Whether enough runs are known to predict one of any job.
+    /// Returns true if enough runs are known to predict one of any job.
     pub(crate) fn predicts_all(&self) -> bool {
         let any = Kind {
             shape: None,

@@ -37,7 +37,7 @@ impl QueueCauses {
         *self == Self::default()
     }
 
-    /// Whether a job that gave way was admitted at this time or later.
+    /// Returns true if a job that gave way was admitted at this time or later.
     pub(crate) fn is_readmitted_since(&self, at: Time) -> bool {
         self.readmitted_at >= Some(at)
     }
@@ -61,7 +61,7 @@ impl QueueCauses {
 }
 
 impl Jobs {
-    /// What came up for whole queues.
+    /// Returns what came up for whole queues.
     pub(crate) fn queue_causes(&self) -> &QueueCauses {
         &self.queue_causes
     }
@@ -108,7 +108,7 @@ impl Jobs {
 }
 
 impl Job {
-    /// Whether it was ever evicted for another job.
+    /// Returns true if it was ever evicted for another job.
     pub(crate) fn gave_way(&self) -> bool {
         self.cold.gave_way_to.is_some()
     }

@@ -23,7 +23,7 @@ pub(crate) fn emptied<'a>(clusters: impl Iterator<Item = &'a ClusterFact>) -> Em
     with_taints.collect()
 }
 
-/// Whether a cluster has a NoExecute taint.
+/// Returns true if a cluster has a NoExecute taint.
 pub(crate) fn is_emptied(cluster: &ClusterFact) -> bool {
     let mut taints = cluster.taints.iter();
     taints.any(|taint| taint.effect == TaintEffect::NoExecute)

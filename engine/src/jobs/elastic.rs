@@ -56,7 +56,7 @@ pub(crate) fn smallest(shape: &RequestShape) -> Option<RequestShape> {
     shape.resized(sizes.at(sizes.least))
 }
 
-/// What all pods of a shape request at its smallest size.
+/// Returns what all pods of a shape request at its smallest size.
 pub(crate) fn least_total(shape: &RequestShape) -> Cow<'_, Resources> {
     let least = smallest(shape);
     least.map_or(Cow::Borrowed(&shape.total), |least| Cow::Owned(least.total))
@@ -85,7 +85,7 @@ impl Jobs {
         })
     }
 
-    /// Whether a job for which this one was shrunk is still pending.
+    /// Returns true if a job for which this one was shrunk is still pending.
     fn preemptor_is_pending(&self, released: &Released) -> bool {
         released.shrunk_for.iter().any(|preemptor| {
             let job = self.get(preemptor);

@@ -28,7 +28,7 @@ impl ImageList {
         Self(share(&names.join(" ")))
     }
 
-    /// Whether it names none.
+    /// Returns true if it names none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -35,7 +35,7 @@ pub struct JobView<'a> {
     pub queued_at: Time,
     /// The end of its back-off, if it was evicted.
     pub back_off_until: Option<Time>,
-    /// Whether an edit of its template that nothing could hold made it larger than its grant. It is
+    /// True if an edit of its template that nothing could hold made it larger than its grant. It is
     /// charged for that, and should be reduced to the grant.
     pub exceeds_grant: bool,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Job {
     pub(crate) duration: Option<i64>,
     /// The run time that was predicted when it became pending, if it ever did.
     pub(crate) forecast: Option<PredictedRunTime>,
-    /// Whether it may be evicted for another job.
+    /// True if it may be evicted for another job.
     pub(crate) preemptible: bool,
     /// The images of its largest role.
     #[serde(default, skip_serializing_if = "ImageList::is_empty")]
@@ -127,16 +127,16 @@ pub(crate) struct Cause {
 pub(crate) struct Released {
     pub(crate) admission: Admission,
     pub(crate) progress: Progress,
-    /// Whether it had ended by itself: then it is not charged, even before its Works are gone.
+    /// True if it had ended by itself: then it is not charged, even before its Works are gone.
     pub(crate) over: bool,
     /// The demand of the admission, with which later edits are compared. For an admission from a
     /// record it is the first observed demand.
     pub(crate) basis: Option<Arc<Demand>>,
     /// The shares that were granted, if an edit that nothing could hold has changed the shares.
     pub(crate) granted: Option<Vec<Share>>,
-    /// Whether the shares exceed those that were granted.
+    /// True if the shares exceed those that were granted.
     pub(crate) exceeds_grant: bool,
-    /// Whether its pods were assumed. Those of an admission from a record are assumed once its
+    /// True if its pods were assumed. Those of an admission from a record are assumed once its
     /// demand is known.
     pub(crate) placed: bool,
     /// When it was first observed running, if it was.
@@ -156,7 +156,7 @@ pub(crate) struct Released {
     /// The jobs that it was shrunk for. It does not scale up while one of them is pending.
     #[serde(default, alias = "gave_to", skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) shrunk_for: BTreeSet<JobKey>,
-    /// Whether something keeps pods of it from running while it starts.
+    /// True if something keeps pods of it from running while it starts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) pods_kept: bool,
     /// The share that runs with fewer pods than its minimum, and since when.
@@ -235,12 +235,12 @@ impl ColdState {
 }
 
 impl Cause {
-    /// Whether the attempt was evicted for another job.
+    /// Returns true if the attempt was evicted for another job.
     pub(crate) fn is_for_another(&self) -> bool {
         matches!(self.reason, Reason::Reclaimed | Reason::Preempted)
     }
 
-    /// Whether the attempt failed; not if it was evicted for another job, or by an operator, or stopped.
+    /// Returns true if the attempt failed; not if it was evicted for another job, or by an operator, or stopped.
     pub(crate) fn is_failure(&self) -> bool {
         !matches!(
             self.reason,
@@ -309,18 +309,18 @@ impl Job {
             .filter(|released| released.charged())
     }
 
-    /// Whether it is queued and does not compete.
+    /// Returns true if it is queued and does not compete.
     pub(crate) fn is_queued_not_pending(&self) -> bool {
         self.released.is_none() && self.derived.line.is_none()
     }
 
-    /// Whether it was stopped at a limit of run time.
+    /// Returns true if it was stopped at a limit of run time.
     pub(crate) fn is_stopped(&self) -> bool {
         self.cold.stopped_after.is_some()
     }
 
-    /// Whether no run time of it is known, although its demand is: no similar job had ended when it was queued, or
-    /// admitted.
+    /// Returns true if no run time of it is known, although its demand is: no similar job had ended when it was queued,
+    /// or admitted.
     pub(crate) fn is_unpredicted(&self) -> bool {
         let unknown = match self.released.as_deref() {
             Some(released) => released.charged() && released.expected_ms.is_none(),
@@ -331,13 +331,13 @@ impl Job {
         unknown && self.duration.is_none() && self.demand.is_some()
     }
 
-    /// Whether it is starting or recovering, and has pods that fit on no node of their cluster.
+    /// Returns true if it is starting or recovering, and has pods that fit on no node of their cluster.
     pub(crate) fn is_stranded(&self) -> bool {
         let released = self.released.as_ref().filter(|r| r.lacks_pods());
         released.is_some_and(|released| released.room_lost.is_some())
     }
 
-    /// Whether all of it or some of its pods are terminating and charged.
+    /// Returns true if all of it or some of its pods are terminating and charged.
     pub(crate) fn is_terminating(&self) -> bool {
         self.charged().is_some_and(|released| {
             released.progress == Progress::Ending || !released.leaving.is_empty()
@@ -386,17 +386,17 @@ impl Released {
         }
     }
 
-    /// Whether it is neither ending nor over.
+    /// Returns true if it is neither ending nor over.
     pub(crate) fn alive(&self) -> bool {
         !matches!(self.progress, Progress::Ending | Progress::Finished)
     }
 
-    /// Whether it is admitted and not running yet.
+    /// Returns true if it is admitted and not running yet.
     pub(crate) fn starting(&self) -> bool {
         matches!(self.progress, Progress::Assumed | Progress::Placed)
     }
 
-    /// Whether pods of it have to be bound before its minimum runs: it is starting, or has lost some.
+    /// Returns true if pods of it have to be bound before its minimum runs: it is starting, or has lost some.
     pub(crate) fn lacks_pods(&self) -> bool {
         self.starting() || (self.progress == Progress::Running && self.loss.is_some())
     }
@@ -406,7 +406,7 @@ impl Released {
         self.started_at.unwrap_or(self.admission.admitted_at)
     }
 
-    /// Whether it is charged: until its end is confirmed.
+    /// Returns true if it is charged: until its end is confirmed.
     pub(crate) fn charged(&self) -> bool {
         !self.over
     }

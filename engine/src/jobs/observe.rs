@@ -18,17 +18,17 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct ObservedJob {
     pub(crate) key: JobKey,
-    /// Whether the admission of its name belongs to an earlier object, and has to be evicted.
+    /// True if the admission of its name belongs to an earlier object, and has to be evicted.
     pub(crate) replaced: bool,
-    /// Whether it may no longer be evaluated.
+    /// True if it may no longer be evaluated.
     pub(crate) gated: bool,
-    /// Whether `preemptible` has changed.
+    /// True if `preemptible` has changed.
     pub(crate) preemptible_changed: bool,
-    /// Whether a known job names another priority class.
+    /// True if a known job names another priority class.
     pub(crate) class_changed: bool,
-    /// Whether this object was not known before.
+    /// True if this object was not known before.
     pub(crate) is_new: bool,
-    /// Whether a person changed what a known job requests, its queue or its priority class, or ended its hold.
+    /// True if a person changed what a known job requests, its queue or its priority class, or ended its hold.
     pub(crate) renewed: bool,
 }
 

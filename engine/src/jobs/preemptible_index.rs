@@ -37,11 +37,11 @@ pub(crate) struct VictimFacts {
     pub(crate) unsaved_since: Option<Time>,
     /// When it has run as long as it declared ([`Job::overdue_at`]).
     pub(crate) overdue_at: Option<Time>,
-    /// Whether it may be evicted for another job.
+    /// True if it may be evicted for another job.
     pub(crate) preemptible: bool,
-    /// Whether it was ever evicted for another job.
+    /// True if it was ever evicted for another job.
     pub(crate) gave_way: bool,
-    /// Whether it has one size, and none of its pods terminates: it is evicted as a whole.
+    /// True if it has one size, and none of its pods terminates: it is evicted as a whole.
     pub(crate) is_whole: bool,
 }
 
@@ -68,7 +68,7 @@ impl VictimFacts {
         })
     }
 
-    /// Whether a cause is later than its admission, so that it may be evicted for that.
+    /// Returns true if a cause is later than its admission, so that it may be evicted for that.
     pub(crate) fn gives_way_to(&self, cause: Time) -> bool {
         self.admitted_at < cause
     }

@@ -24,7 +24,7 @@ pub(crate) struct Loss {
     pub(crate) healthy: u32,
     /// The pods that the gang needs there.
     pub(crate) least: u32,
-    /// Whether enough pods are there, and do not work: devices of theirs have failed, or they are not Ready.
+    /// True if enough pods are there, and do not work: devices of theirs have failed, or they are not Ready.
     #[serde(default)]
     pub(crate) devices: bool,
 }

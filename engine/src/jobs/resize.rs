@@ -105,7 +105,7 @@ impl Jobs {
 }
 
 impl Job {
-    /// Whether its size is enforced and differs from its template's.
+    /// Returns true if its size is enforced and differs from its template's.
     pub(crate) fn asks_other_size(&self) -> bool {
         let (Some(demand), Some(released)) = (&self.demand, &self.released) else {
             return false;

@@ -50,9 +50,9 @@ pub(crate) struct Jobs {
     pub(super) stopped: BTreeSet<JobKey>,
     /// Starting jobs with pods that fit on no node of their cluster.
     pub(super) stranded: BTreeSet<JobKey>,
-    /// Whether elastic jobs have to try to scale up, since capacity may be free.
+    /// True if elastic jobs have to try to scale up, since capacity may be free.
     scale_up_due: bool,
-    /// Whether admitted jobs have to be checked for queues and clusters that are being drained.
+    /// True if admitted jobs have to be checked for queues and clusters that are being drained.
     drain_due: bool,
 }
 
@@ -108,7 +108,7 @@ impl Jobs {
         &self.not_pending
     }
 
-    /// What other rules may have put out of step.
+    /// Returns what other rules may have put out of step.
     pub(crate) fn unsynced(&self) -> &Unsynced {
         &self.unsynced
     }
@@ -240,7 +240,7 @@ impl Jobs {
         self.scale_up_due = true;
     }
 
-    /// Whether elastic jobs have to try to scale up. The caller makes them try.
+    /// Returns true if elastic jobs have to try to scale up. The caller makes them try.
     pub(crate) fn take_scale_up_due(&mut self) -> bool {
         std::mem::take(&mut self.scale_up_due)
     }
@@ -250,7 +250,7 @@ impl Jobs {
         self.drain_due = true;
     }
 
-    /// Whether admitted jobs have to be checked for queues and clusters that are being drained. The
+    /// Returns true if admitted jobs have to be checked for queues and clusters that are being drained. The
     /// caller checks them.
     pub(crate) fn take_drains_due(&mut self) -> bool {
         std::mem::take(&mut self.drain_due)
@@ -297,7 +297,7 @@ impl Jobs {
         }
     }
 
-    /// Whether the priority class of a job lets it preempt.
+    /// Returns true if the priority class of a job lets it preempt.
     pub(crate) fn preempts(&self, job: &Job) -> bool {
         let class = match &job.priority_class {
             Some(name) => self.priority_class(name),

@@ -18,7 +18,7 @@ pub(crate) struct Unsynced {
 }
 
 impl Unsynced {
-    /// Whether all jobs are in step.
+    /// Returns true if all jobs are in step.
     pub(crate) fn is_empty(&self) -> bool {
         self.bounds.is_empty() && self.jobs.is_empty() && self.queues.is_empty()
     }

@@ -11,7 +11,7 @@ use facts::QueueName;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Pending {
-    /// What is indexed otherwise than the classes say, in words.
+    /// Returns what is indexed otherwise than the classes say, in words.
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for (name, queue) in &self.queues.by_name {

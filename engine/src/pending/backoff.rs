@@ -100,7 +100,7 @@ impl PreemptionBackoff {
         self.looked_at = None;
     }
 
-    /// Whether a job has a back-off.
+    /// Returns true if a job has a back-off.
     pub(crate) fn rests(&self, key: &JobKey) -> bool {
         self.resting.contains_key(key)
     }

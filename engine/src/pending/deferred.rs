@@ -25,7 +25,7 @@ impl DeferredPreemption {
         waits
     }
 
-    /// Whether a class waits for all others.
+    /// Returns true if a class waits for all others.
     pub(crate) fn waits(&self, queue: &QueueName, shape: ShapeId) -> bool {
         !self.waiting.is_empty() && self.waiting.contains(&(queue.clone(), shape))
     }

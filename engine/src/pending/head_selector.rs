@@ -41,12 +41,12 @@ impl HeadSelector {
         }
     }
 
-    /// Whether a queue may have another head.
+    /// Returns true if a queue may have another head.
     pub(crate) fn is_dirty(&self, queue: QueueId) -> bool {
         self.dirty.contains_key(&queue)
     }
 
-    /// Whether a queue or one below it may have another head.
+    /// Returns true if a queue or one below it may have another head.
     pub(crate) fn is_dirty_within(&self, queue: QueueId) -> bool {
         self.dirty_within.contains_key(&queue)
     }

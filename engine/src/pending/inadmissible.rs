@@ -33,7 +33,7 @@ pub(crate) enum RequeueCondition {
 }
 
 impl RequeueCondition {
-    /// What a queue needs to have, where the condition is that it has it.
+    /// Returns what a queue needs to have, where the condition is that it has it.
     pub(super) fn need(&self) -> Option<&QueueNeed> {
         match self {
             Self::Headroom(need) | Self::Entitlement(need) | Self::Guarantee(need) => Some(need),
@@ -58,7 +58,7 @@ pub(crate) struct QueueNeed {
 pub(crate) struct Inadmissible {
     /// In one word.
     pub(crate) reason: Reason,
-    /// Whether it may be admitted some day as things are: then it is ahead of the jobs behind it.
+    /// True if it may be admitted some day as things are: then it is ahead of the jobs behind it.
     pub(crate) admissible_later: bool,
     /// What it waits for.
     pub(crate) conditions: Vec<RequeueCondition>,

@@ -56,7 +56,7 @@ struct FreedAt {
 }
 
 impl FreedNodes {
-    /// Whether there is any.
+    /// Returns true if there is any.
     pub(crate) fn is_any(&self) -> bool {
         !self.nodes.is_empty()
     }
@@ -71,7 +71,7 @@ impl FreedNodes {
         self.nodes.keys()
     }
 
-    /// Whether some are yet to be offered to infeasible shapes.
+    /// Returns true if some are yet to be offered to infeasible shapes.
     pub(crate) fn has_to_offer(&self) -> bool {
         !self.to_offer.is_empty()
     }
@@ -158,7 +158,8 @@ impl FreedNodes {
             .map(|(cluster, (node, _))| (cluster, node))
     }
 
-    /// Whether a node was freed after a generation, as far as it matters to a shape that is infeasible for `why`.
+    /// Returns true if a node was freed after a generation, as far as it matters to a shape that is infeasible for
+    /// `why`.
     pub(crate) fn is_since(
         &self,
         (cluster, node): &FreedNode,

@@ -161,7 +161,7 @@ impl InfeasibleShapes {
         &self.withheld
     }
 
-    /// Whether the reservation of a job makes any shape infeasible.
+    /// Returns true if the reservation of a job makes any shape infeasible.
     pub(crate) fn are_stopped_by(&self, owner: &JobKey) -> bool {
         self.stopped_by.contains_key(owner)
     }
@@ -210,8 +210,8 @@ fn owners(why: &Infeasible) -> &[JobKey] {
     }
 }
 
-/// What a pod of each role requests of its leading resource, and how many pods it has; `None` for nothing. A shape
-/// without pods requests nothing.
+/// Returns what a pod of each role requests of its leading resource, and how many pods it has; `None` for nothing. A
+/// shape without pods requests nothing.
 pub(crate) fn requests(
     shape: &RequestShape,
 ) -> impl Iterator<Item = Option<(&ResourceName, LeadingRequest, u32)>> {

@@ -34,7 +34,7 @@ impl Offers {
         self.by_shape.insert(id, offer);
     }
 
-    /// Whether there was one.
+    /// Returns true if there was one.
     pub(super) fn remove(&mut self, id: ShapeId) -> bool {
         let Some(offer) = self.by_shape.remove(&id) else {
             return false;

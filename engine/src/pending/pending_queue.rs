@@ -60,7 +60,7 @@ impl PendingClass {
         matches!(self.state, ClassState::Parked(_))
     }
 
-    /// Whether it is parked and may be admitted some day as things are.
+    /// Returns true if it is parked and may be admitted some day as things are.
     pub(super) fn is_admissible_later(&self) -> bool {
         matches!(&self.state, ClassState::Parked(parked) if parked.admissible_later)
     }
@@ -193,8 +193,8 @@ impl PendingQueue {
         named.min_by_key(|(rank, shape)| (self.turn(rank), *shape))
     }
 
-    /// Whether the shapes that `may_be` names are few beside all active classes: otherwise the first of the classes is
-    /// found sooner by asking them in order.
+    /// Returns whether the shapes that `may_be` names are few beside all active classes: otherwise the first of the
+    /// classes is found sooner by asking them in order.
     pub(crate) fn are_few<I: Iterator<Item = ShapeId>>(&self, may_be: impl FnOnce() -> I) -> bool {
         let named = FEW + self.rechecked.len() + self.may_move.len();
         let left = (self.active.len() / 2).saturating_sub(named);
@@ -218,7 +218,7 @@ impl PendingQueue {
         first.map(|rank| (rank, shape))
     }
 
-    /// Whether the first job of a class is evaluated whatever is known of its shape. In a StrictFIFO
+    /// Returns true if the first job of a class is evaluated whatever is known of its shape. In a StrictFIFO
     /// queue each head is, once.
     pub(crate) fn is_due(&self, shape: ShapeId, strict: bool) -> bool {
         let class = self.classes.get(&shape);
@@ -229,7 +229,7 @@ impl PendingQueue {
         })
     }
 
-    /// Whether the reservation of a job of a class may move to nodes that were freed.
+    /// Returns true if the reservation of a job of a class may move to nodes that were freed.
     pub(crate) fn may_move(&self, shape: ShapeId) -> bool {
         self.may_move.contains(&shape)
     }

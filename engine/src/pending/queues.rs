@@ -69,7 +69,7 @@ impl PendingQueues {
         &self.changed
     }
 
-    /// Whether [`Self::take_changed`] would name any.
+    /// Returns true if [`Self::take_changed`] would name any.
     pub(crate) fn has_changed(&self) -> bool {
         !self.changed.is_empty()
     }

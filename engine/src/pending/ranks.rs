@@ -124,7 +124,7 @@ impl Ranks {
         users.filter_map(|of_user| of_user.ranks.first()).min()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

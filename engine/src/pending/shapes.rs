@@ -32,18 +32,18 @@ pub(crate) struct RequestShape {
     pub(crate) max_clusters: Option<u32>,
     /// Clusters left out while others could take it.
     pub(crate) avoid: BTreeSet<ClusterName>,
-    /// Whether its priority class lets it preempt: a job that may not says nothing of the jobs
+    /// True if its priority class lets it preempt: a job that may not says nothing of the jobs
     /// behind it that may.
     pub(crate) preempts: bool,
 }
 
 impl RequestShape {
-    /// Whether its pods may be in several clusters, or fewer of them may start.
+    /// Returns true if its pods may be in several clusters, or fewer of them may start.
     pub(crate) fn needs_no_single_cluster(&self) -> bool {
         self.demand.is_divisible() || self.demand.elastic
     }
 
-    /// Whether its pods have to stand to each other in some way.
+    /// Returns true if its pods have to stand to each other in some way.
     fn is_related(&self) -> bool {
         self.demand.has_rules() || self.demand.topology.is_some()
     }
@@ -118,7 +118,7 @@ struct AtGeneration<T> {
 }
 
 impl<T> AtGeneration<T> {
-    /// What was found, unless something changed since.
+    /// Returns what was found, unless something changed since.
     fn at(&self, now: Generation) -> Option<&T> {
         (self.at == now).then_some(&self.what)
     }
@@ -162,7 +162,7 @@ pub(crate) struct Shapes {
     infeasible_shapes: InfeasibleShapes,
     /// The sets of slots that reservations took so far, from number 1. There are few: combinations of classes.
     slot_sets: Vec<BTreeSet<ReservationSlot>>,
-    /// Whether a reservation for some shape takes slots of more than one class of pools.
+    /// True if a reservation for some shape takes slots of more than one class of pools.
     of_several_classes: bool,
     /// Shapes that no job behind all owners of reserved nodes can get a reservation for.
     unreservable: BTreeSet<ShapeId>,
@@ -296,7 +296,7 @@ impl Shapes {
         Some(&self.slots.get(id.0)?.as_ref()?.shape)
     }
 
-    /// Whether it fits the empty fleet, where that is known.
+    /// Returns whether it fits the empty fleet, where that is known.
     pub(crate) fn fits_empty_fleet(&self, shape: &RequestShape) -> Option<bool> {
         let id = self.ids.get(shape)?;
         let slot = self.slots.get(id.0)?.as_ref()?;
@@ -411,7 +411,7 @@ impl Shapes {
         self.unreservable.insert(id);
     }
 
-    /// Whether no job behind all owners of reserved nodes can get a reservation for it.
+    /// Returns true if no job behind all owners of reserved nodes can get a reservation for it.
     pub(crate) fn is_unreservable(&self, id: ShapeId) -> bool {
         self.unreservable.contains(&id)
     }
@@ -426,7 +426,7 @@ impl Shapes {
         std::mem::take(&mut self.unreservable)
     }
 
-    /// Whether the bounds of `queue` ever admit it, where that is known.
+    /// Returns whether the bounds of `queue` ever admit it, where that is known.
     pub(crate) fn let_by(&self, shape: &RequestShape, queue: &QueueName) -> Option<bool> {
         let id = self.ids.get(shape)?;
         let slot = self.slots.get(id.0)?.as_ref()?;

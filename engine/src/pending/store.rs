@@ -113,7 +113,7 @@ impl Pending {
         }
     }
 
-    /// Whether no reservation is possible for a job until a node is freed or unreserved.
+    /// Returns true if no reservation is possible for a job until a node is freed or unreserved.
     pub(crate) fn is_unreservable(&self, key: &JobKey) -> bool {
         self.unreservable.contains(key)
     }
@@ -123,7 +123,7 @@ impl Pending {
         &self.unreservable
     }
 
-    /// Whether it is noted of any job or shape that no reservation is possible.
+    /// Returns true if it is noted of any job or shape that no reservation is possible.
     pub(crate) fn has_unreservable(&self) -> bool {
         !self.unreservable.is_empty() || self.shapes.unreservable().next().is_some()
     }
@@ -168,7 +168,7 @@ impl Pending {
         self.reservable.pop_first()
     }
 
-    /// Whether classes are to be woken, or windows to be told of their jobs.
+    /// Returns true if classes are to be woken, or windows to be told of their jobs.
     pub(crate) fn has_to_wake(&self) -> bool {
         !self.reservable.is_empty() || self.queues.has_to_wake()
     }
@@ -178,7 +178,7 @@ impl Pending {
         self.contested.insert(slot);
     }
 
-    /// Whether any were noted since the last call of [`Self::take_contested`].
+    /// Returns true if any were noted since the last call of [`Self::take_contested`].
     pub(crate) fn has_contested(&self) -> bool {
         !self.contested.is_empty()
     }

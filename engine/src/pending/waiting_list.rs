@@ -32,7 +32,7 @@ impl<S: Ord + Clone> WaitingList<S> {
         };
     }
 
-    /// Whether nothing waits.
+    /// Returns true if nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

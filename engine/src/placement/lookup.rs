@@ -126,7 +126,7 @@ impl LookUp<'_> {
     }
 }
 
-/// What is known of clusters for a gang before any is looked at.
+/// Returns what is known of clusters for a gang before any is looked at.
 pub(crate) fn look_up<'a>(
     inputs: Inputs<'a>,
     shape: &'a RequestShape,

@@ -284,7 +284,7 @@ pub(crate) fn scored(
     PlacementCandidate { score, parts }
 }
 
-/// What the clusters are short of that were not looked at: exact for the best estimates, of the
+/// Returns what the clusters are short of that were not looked at: exact for the best estimates, of the
 /// others only that it is not enough.
 fn lacks(
     inputs: Inputs<'_>,
@@ -320,7 +320,7 @@ fn lacks(
     lacks.collect()
 }
 
-/// What a cluster lacks of which only an estimate is known, not how many pods fit.
+/// Returns what a cluster lacks of which only an estimate is known, not how many pods fit.
 fn without_packing(inputs: Inputs<'_>, demand: &Demand, cluster: &ClusterName) -> ClusterLack {
     let known = inputs.capacity.cluster(cluster);
     let of_role = |role| unmatched::unmatched(known, role);
@@ -373,7 +373,7 @@ pub(crate) fn preference(inputs: Inputs<'_>, queue: &QueueName, cluster: &Cluste
     position.unwrap_or(usize::MAX)
 }
 
-/// What a cluster is short of, if not all was placed.
+/// Returns what a cluster is short of, if not all was placed.
 pub(crate) fn lack_of(
     inputs: Inputs<'_>,
     gang: GangRequest<'_>,

@@ -72,7 +72,7 @@ pub(crate) struct GangRequest<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// What of it is to be placed.
+    /// Returns what of it is to be placed.
     pub(crate) fn gang(self) -> GangRequest<'a> {
         GangRequest {
             queue: self.queue,
@@ -89,7 +89,7 @@ impl Request<'_> {
         if self.verbose { words() } else { String::new() }
     }
 
-    /// What it asks for, and for whom.
+    /// Returns what it asks for, and for whom.
     pub(crate) fn owned<'a>(&'a self, inputs: Inputs<'a>) -> OwnedRequest<'a> {
         OwnedRequest {
             queue: self.queue,

@@ -40,7 +40,7 @@ pub(crate) struct Weights<'a> {
     largest: (usize, u32),
 }
 
-/// What counts for a gang.
+/// Returns what counts for a gang.
 pub(crate) fn weights<'a>(inputs: Inputs<'a>, gang: GangRequest<'a>) -> Weights<'a> {
     let policy = inputs.quota.policy(gang.queue);
     let demand = &*gang.shape.demand;
@@ -97,7 +97,7 @@ impl Weights<'_> {
         inputs.capacity.least_without(&self.images, cluster, pods)
     }
 
-    /// What counts of a cluster, whichever of its nodes are used.
+    /// Returns what counts of a cluster, whichever of its nodes are used.
     pub(crate) fn of_cluster(&self, site: &Site<'_>) -> i128 {
         let each = weighted(&self.weights);
         let weighed = each
@@ -108,14 +108,14 @@ impl Weights<'_> {
         weighed.sum()
     }
 
-    /// What counts of the nodes that a packing uses.
+    /// Returns what counts of the nodes that a packing uses.
     pub(crate) fn of_nodes(&self, effect: &PackEffect) -> i128 {
         let each = weighted(&self.weights);
         each.map(|(score, weight)| i128::from(weight) * score.of_nodes(effect))
             .sum()
     }
 
-    /// What counts of the clusters of one gang.
+    /// Returns what counts of the clusters of one gang.
     pub(crate) fn of_clusters(&self, clusters: &[&ClusterFact]) -> i128 {
         let each = weighted(&self.weights);
         let weighed = each.map(|(score, weight)| {

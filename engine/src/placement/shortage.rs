@@ -17,7 +17,7 @@ pub(crate) struct ResourceShortage {
     pub(crate) most: Amount,
 }
 
-/// What a cluster has too little of for `wanted` pods of a role; `None` if no resource alone is short.
+/// Returns what a cluster has too little of for `wanted` pods of a role; `None` if no resource alone is short.
 pub(crate) fn shortage(
     inputs: Inputs<'_>,
     cluster: &ClusterName,

@@ -124,7 +124,7 @@ fn parts(
     parts
 }
 
-/// What a cluster takes of so many pods of these roles, one after another.
+/// Returns what a cluster takes of so many pods of these roles, one after another.
 fn pack_part(
     inputs: Inputs<'_>,
     question: &SplitQuestion<'_>,
@@ -285,7 +285,7 @@ fn exists_once(roles: &[Role], main: usize, role: usize) -> bool {
     role != main && roles[role].count == 1
 }
 
-/// What a part is to take: the first one all roles with one pod, each of the divided role as much as
+/// Returns what a part is to take: the first one all roles with one pod, each of the divided role as much as
 /// leaves a pod for every part after it, and of the other roles what fits.
 fn shares_of(
     left: &[u32],

@@ -8,8 +8,8 @@ use facts::{ClusterName, Role, listed};
 /// How many values of a requirement are named.
 const VALUES: usize = 4;
 
-/// What no node of a cluster has, of the labels and fields that a role selects nodes by: each requirement of an only
-/// alternative, or the alternatives together. If nodes have each requirement but none has all, it is all of them.
+/// Returns what no node of a cluster has, of the labels and fields that a role selects nodes by: each requirement of an
+/// only alternative, or the alternatives together. If nodes have each requirement but none has all, it is all of them.
 /// Empty if some node is selected; `None` if there is no node.
 pub(crate) fn unmatched(known: Option<&ClusterCapacity>, role: &Role) -> Option<Vec<String>> {
     let known = known.filter(|known| !known.nodes().is_empty())?;
@@ -59,8 +59,8 @@ fn parts(term: &NodeTerm) -> impl Iterator<Item = (&Requirement, NodeTerm)> {
     labels.chain(fields)
 }
 
-/// What no node of any of these clusters has, and for which role: the same in all that have nodes. The cluster is named
-/// if there is one only.
+/// Returns what no node of any of these clusters has, and for which role: the same in all that have nodes. The cluster
+/// is named if there is one only.
 pub(crate) fn of_all(lacks: &[ClusterLack]) -> Option<(Option<&ClusterName>, &str, usize)> {
     let with_nodes = || {
         let lacks = lacks.iter();

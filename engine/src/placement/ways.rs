@@ -100,7 +100,7 @@ pub(crate) fn most_in<'a>(
     best
 }
 
-/// Whether some nodes are in one domain of each cluster, where the topology of a job is hard.
+/// Returns true if some nodes are in one domain of each cluster, where the topology of a job is hard.
 pub(crate) fn are_in_one_domain(
     inputs: Inputs<'_>,
     demand: &Demand,

@@ -36,13 +36,13 @@ pub(crate) trait Filter: Sync {
     fn refuses(&self, question: &Question<'_>) -> Option<String>;
 }
 
-/// Whether the group selects the cluster.
+/// Returns true if the group selects the cluster.
 pub(crate) fn selects(question: &Question<'_>) -> bool {
     ClusterAffinity.refuses(question).is_none()
 }
 
-/// Whether the cluster may take an object without pods. It needs neither capacity nor a live view of it, and a pause
-/// for new jobs does not concern it.
+/// Returns true if the cluster may take an object without pods. It needs neither capacity nor a live view of it, and a
+/// pause for new jobs does not concern it.
 pub(crate) fn takes_objects(question: &Question<'_>) -> bool {
     let filters: [&dyn Filter; 4] = [
         &ClusterAffinity,

@@ -65,7 +65,7 @@ pub(crate) trait Score: Sync {
         self.of_cluster(job, site)
     }
 
-    /// Whether `of_cluster` reads [`Site::fact`] for this job.
+    /// Returns true if `of_cluster` reads [`Site::fact`] for this job.
     fn reads_cluster(&self, _job: &ScoredJob<'_>) -> bool {
         false
     }

@@ -107,7 +107,7 @@ impl PodCharges {
         std::mem::take(&mut self.stale)
     }
 
-    /// What a snapshot needs.
+    /// Returns what a snapshot needs.
     pub(crate) fn queues(&self) -> &QueueMemory {
         &self.queues
     }

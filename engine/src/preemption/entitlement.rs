@@ -82,7 +82,7 @@ impl<'a> Reclaim<'a> {
         self.quota.deserves_in_pools(own) || entitling.any(|of| self.over_deserved(other, of))
     }
 
-    /// Whether a victim may be reclaimed from its queue. Victims chosen before are gone from the
+    /// Checks whether a victim may be reclaimed from its queue. Victims chosen before are gone from the
     /// usage; the job is not in it.
     ///
     /// # Errors
@@ -181,7 +181,7 @@ pub(crate) fn deserves(quota: &Quota, queue: &QueueName) -> bool {
     quota.below_root(queue).any(|id| quota.deserves_any(id))
 }
 
-/// What each queue on the path would have to deserve and not use of what a job requests, for the
+/// Returns what each queue on the path would have to deserve and not use of what a job requests, for the
 /// job to be entitled.
 pub(crate) fn entitlement_gaps(
     quota: &Quota,

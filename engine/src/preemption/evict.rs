@@ -41,7 +41,7 @@ pub(crate) struct Taking {
     pub(crate) shares: Vec<Share>,
 }
 
-/// Whether a class of an infeasible shape is worth an evaluation for preemption: its first job without
+/// Returns true if a class of an infeasible shape is worth an evaluation for preemption: its first job without
 /// pending evictions has the right to preempt, and no back-off. `first` is the first job of the class.
 pub(crate) fn may_take(
     inputs: Inputs<'_>,
@@ -63,7 +63,7 @@ pub(crate) fn may_take(
     })
 }
 
-/// What a job waits for that may only reclaim and is not entitled to anything, even once all terminating
+/// Returns what a job waits for that may only reclaim and is not entitled to anything, even once all terminating
 /// jobs are gone.
 pub(crate) fn not_entitled(
     inputs: Inputs<'_>,
@@ -84,7 +84,7 @@ pub(crate) fn not_entitled(
     (!entitled).then(|| gaps().map(RequeueCondition::Entitlement).collect())
 }
 
-/// Whether a queue lets any of its jobs preempt.
+/// Returns true if a queue lets any of its jobs preempt.
 pub(crate) fn lets_take(inputs: Inputs<'_>, queue: &QueueName) -> bool {
     let policy = inputs.quota.policy(queue);
     let preemption = policy.map(|policy| policy.preemption).unwrap_or_default();

@@ -98,7 +98,7 @@ impl Item<'_> {
         self.order.key
     }
 
-    /// What is lost by it.
+    /// Returns what is lost by it.
     pub(crate) fn cost(&self) -> i128 {
         self.order.cost
     }
@@ -113,7 +113,7 @@ impl Item<'_> {
         self.part()?.after
     }
 
-    /// What is charged no more without it.
+    /// Returns what is charged no more without it.
     pub(crate) fn charge(&self) -> &Pools {
         match &self.what {
             CandidateKind::Job(charge) => charge,
@@ -121,13 +121,13 @@ impl Item<'_> {
         }
     }
 
-    /// What it would be charged when it comes back.
+    /// Returns what it would be charged when it comes back.
     pub(crate) fn again(&self) -> &Pools {
         let again = self.part().and_then(|part| part.again.as_ref());
         again.unwrap_or_else(|| self.charge())
     }
 
-    /// What is free on nodes without it.
+    /// Returns what is free on nodes without it.
     pub(crate) fn nodes(&self, room: &Capacity) -> Cow<'_, Holdings> {
         let part = self.part().map(|part| Cow::Borrowed(&part.nodes));
         part.unwrap_or_else(|| Cow::Owned(room.holdings(self.key())))
@@ -160,14 +160,14 @@ pub(crate) struct Preemptor<'a> {
     pub(crate) below: Option<i32>,
     /// When its latest cause came up ([`crate::jobs::causes`]).
     pub(crate) cause: Time,
-    /// Whether it was ever evicted for another job itself.
+    /// True if it was ever evicted for another job itself.
     pub(crate) gave_way: bool,
 }
 
 /// What is the same of all jobs that are charged the same.
 #[derive(Debug, Clone, Copy)]
 struct ChargeKind {
-    /// Whether it has any resource that the preemptor requests.
+    /// True if it has any resource that the preemptor requests.
     competes: bool,
     /// What it counts as in what is lost ([`weight`]).
     weight: i128,
@@ -241,7 +241,7 @@ pub(crate) fn offer<'a>(
     }
 }
 
-/// Whether a job may be evicted as a whole, or only its surplus; if it is no candidate: when it becomes one.
+/// Returns whether a job may be evicted as a whole, or only its surplus; if it is no candidate: when it becomes one.
 fn as_whole(
     now: Time,
     rules: Preemption,
@@ -298,7 +298,7 @@ impl<'a> OfferedJob<'a> {
         self.item(usize::MAX, cost, self.kind.size, what)
     }
 
-    /// What is lost if it is evicted.
+    /// Returns what is lost if it is evicted.
     fn cost(&self, now: Time, weight: i128) -> i128 {
         let since = self.facts.unsaved_since;
         let lost = since.map_or(0, |since| now.millis_since(since).max(0));

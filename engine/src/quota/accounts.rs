@@ -95,7 +95,7 @@ impl SubtreeQuota {
 }
 
 impl Account {
-    /// What it names, or what those below it have together of what it does not name.
+    /// Returns the amounts that it states and, of each resource that it does not state, the sum of its children.
     fn subtree_quota(&self) -> SubtreeQuota {
         let or_below = |named: &Bounds, below: &ResourceVec| {
             let mut all = below.clone();
@@ -270,7 +270,7 @@ impl Quota {
         }
     }
 
-    /// What an account adds to the one above it now.
+    /// Returns what an account adds to the one above it now.
     fn contribution(&self, id: QueueId, scope: ScopeId) -> Option<SubtreeQuota> {
         let account = self.node(id).account(scope)?;
         Some(if self.node(id).is_inactive() {
@@ -402,7 +402,7 @@ impl Quota {
         true
     }
 
-    /// What an account comes to, from its subtree quota and the account above.
+    /// Returns what an account comes to, from its subtree quota and the account above.
     fn bounds_of(&self, id: QueueId, scope: ScopeId) -> AccountBounds {
         let node = self.node(id);
         let Some(account) = node.account(scope) else {

@@ -64,13 +64,13 @@ impl Quota {
         up.take_while(move |id| Some(*id) != above)
     }
 
-    /// What a queue deserves; `None` if it deserves none by name.
+    /// Returns what a queue deserves; `None` if it deserves none by name.
     pub(crate) fn deserved_of(&self, id: QueueId, of: ScopedResource) -> Option<i128> {
         let account = self.node(id).account(of.scope)?;
         account.bounds.deserved.get(of.resource)
     }
 
-    /// What a charge adds to an account.
+    /// Returns what a charge adds to an account.
     pub(crate) fn part_of(&self, charge: &Pools, of: ScopedResource) -> i128 {
         self.within(of.scope, charge).get(of.resource)
     }
@@ -80,7 +80,7 @@ impl Quota {
         self.resource_ids.name(of.resource)
     }
 
-    /// What a job would add to each account of a queue, pod slots left out. Without `pools` only
+    /// Returns what a job would add to each account of a queue, pod slots left out. Without `pools` only
     /// the account over everything counts.
     pub(crate) fn requested(
         &self,
@@ -102,7 +102,7 @@ impl Quota {
         requested
     }
 
-    /// What of a victim counts in the accounts in which its queue deserves something.
+    /// Returns what of a victim counts in the accounts in which its queue deserves something.
     pub(crate) fn deserved_parts(
         &self,
         id: QueueId,

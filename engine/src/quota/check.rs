@@ -26,7 +26,7 @@ use std::borrow::Cow;
 type Amounts<'a> = Cow<'a, [(ResourceId, i128)]>;
 
 impl Quota {
-    /// Whether `charge` may be added, as far as the overall accounts go.
+    /// Checks whether `charge` may be added, as far as the overall accounts go.
     ///
     /// # Errors
     /// The bound that would be exceeded: one that can never be met before one that is met later,
@@ -42,7 +42,7 @@ impl Quota {
         self.check(queue, overlay, &charge, |node| &node.accounts[..1])
     }
 
-    /// Whether `charge` may be added, as far as the accounts over some of the pools go.
+    /// Checks whether `charge` may be added, as far as the accounts over some of the pools go.
     ///
     /// # Errors
     /// As [`Self::check_total`].
@@ -56,7 +56,7 @@ impl Quota {
         self.check(queue, overlay, &charge, |node| &node.accounts[1..])
     }
 
-    /// Whether a charge may be added, with or without its pools known.
+    /// Checks whether a charge may be added, with or without its pools known.
     ///
     /// # Errors
     /// As [`Self::check_total`].
@@ -104,7 +104,7 @@ impl Quota {
         }
     }
 
-    /// What an overlay adds to the usage at a queue.
+    /// Returns what an overlay adds to the usage at a queue.
     pub(super) fn assumed_at(
         &self,
         overlay: &Overlay,
@@ -225,7 +225,7 @@ impl Quota {
         self.scopes.find(&short.detail.pools)
     }
 
-    /// What of `charge` a scope counts.
+    /// Returns what of `charge` a scope counts.
     pub(super) fn within(&self, scope: ScopeId, charge: &Pools) -> ResourceVec {
         let counted = &self.scopes.get(scope).pools;
         let mut sums = ResourceVec::default();

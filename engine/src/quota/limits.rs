@@ -110,7 +110,7 @@ impl OwnerLimit<'_> {
         i128::from(request.amount_of(self.resource).0)
     }
 
-    /// Whether so much more would exceed the limit.
+    /// Returns true if so much more would exceed the limit.
     fn is_exceeded_by(&self, needs: i128) -> bool {
         needs > 0 && self.charged + needs > self.limit
     }
@@ -162,7 +162,7 @@ impl QueueNode {
         self.policy.as_ref().map(|policy| &policy.limits)
     }
 
-    /// Which sums of owners it limits.
+    /// Returns which sums of owners it limits.
     pub(super) fn limited(&self) -> Limited {
         Limited::by(self.limits())
     }
@@ -301,7 +301,7 @@ impl Quota {
         })
     }
 
-    /// What an owner has of the limits on it, in the resources that are asked for, in words: those of the
+    /// Returns what an owner has of the limits on it, in the resources that are asked for, in words: those of the
     /// lowest queue first.
     pub(crate) fn use_of_limits(&self, asked: OwnedRequest<'_>) -> Vec<String> {
         let up = self.id(asked.queue).map(|id| self.upwards(id));
@@ -311,7 +311,7 @@ impl Quota {
         limits.filter(asks).map(|of| of.to_string()).collect()
     }
 
-    /// Which owners the queue or one above it limits.
+    /// Returns which owners the queue or one above it limits.
     pub(crate) fn limited_owners(&self, queue: &QueueName) -> Limited {
         let up = self.id(queue).into_iter().flat_map(|id| self.upwards(id));
         up.fold(Limited::NONE, |limited, (_, node)| {

@@ -71,7 +71,7 @@ impl Limited {
         namespaces: false,
     };
 
-    /// What either limits.
+    /// Returns what either limits.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             jobs: self.jobs || other.jobs,
@@ -88,12 +88,12 @@ impl Limited {
         }
     }
 
-    /// Whether it matters whose of several users a job is.
+    /// Returns true if it matters whose of several users a job is.
     pub(crate) fn any_of_users(self) -> bool {
         self.jobs || self.users
     }
 
-    /// Whether any resources of owners are limited.
+    /// Returns true if any resources of owners are limited.
     pub(crate) fn resources(self) -> bool {
         self.users || self.namespaces
     }

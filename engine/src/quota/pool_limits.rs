@@ -27,7 +27,7 @@ impl Quota {
         up.any(|(_, node)| node.accounts.len() > 1)
     }
 
-    /// What the bounds on pools on the path of a queue leave for it with an overlay: beside what is charged and
+    /// Returns what the bounds on pools on the path of a queue leave for it with an overlay: beside what is charged and
     /// guaranteed to others, and of the empty fleet all.
     pub(crate) fn pool_limits(&self, queue: &QueueName, overlay: &Overlay) -> Vec<PoolLimit> {
         let Some(id) = self.id(queue) else {

@@ -53,13 +53,13 @@ pub(crate) struct UserUsageSnapshot {
 }
 
 impl QueueNode {
-    /// Whether the order of its jobs is by users.
+    /// Returns true if the order of its jobs is by users.
     fn orders_users(&self) -> bool {
         let policy = self.policy.as_ref();
         policy.is_some_and(|policy| policy.fair_share.within == Some(FairShareWithin::User))
     }
 
-    /// What a user's own jobs are charged.
+    /// Returns what a user's own jobs are charged.
     fn usage_of(&self, user: &str) -> Cow<'_, ResourceVec> {
         match self.own.owners.users.get(user) {
             Some(usage) => Cow::Borrowed(usage),
@@ -67,7 +67,7 @@ impl QueueNode {
         }
     }
 
-    /// Whether the past usage of a user is above the current one.
+    /// Returns true if the past usage of a user is above the current one.
     pub(super) fn users_decay(&self) -> bool {
         let mut users = self.users.decayed.iter();
         users.any(|(user, past)| past.decays(&self.usage_of(user)))
@@ -91,7 +91,7 @@ impl Quota {
         by_users.then(known).flatten().unwrap_or_default()
     }
 
-    /// Whether the order of a queue's jobs is by users.
+    /// Returns true if the order of a queue's jobs is by users.
     pub(crate) fn orders_users(&self, queue: &QueueName) -> bool {
         self.get(queue).is_some_and(QueueNode::orders_users)
     }
@@ -111,7 +111,7 @@ impl Quota {
         share.copied().unwrap_or_default()
     }
 
-    /// What a user has of a queue whose order is by users; `None` if it is not.
+    /// Returns what a user has of a queue whose order is by users; `None` if it is not.
     pub(crate) fn share_of_user(&self, queue: &QueueName, user: &str) -> Option<UserShare> {
         let node = self.get(queue).filter(|node| node.orders_users())?;
         let now = self.part_of_queue(node, &node.usage_of(user)).scaled();

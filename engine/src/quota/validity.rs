@@ -153,7 +153,7 @@ impl Quota {
         rule.or_else(|| parent.and_then(|_| self.guaranteed_below_exceeds(scope, account)))
     }
 
-    /// Which amount is above the capability of the parent, in words.
+    /// Returns which amount is above the capability of the parent, in words.
     fn over_parent(&self, parent: QueueId, scope: ScopeId, account: &Account) -> Option<String> {
         let above = &self.node(parent).account(scope)?.named.capability;
         let named = &account.named;
@@ -175,7 +175,7 @@ impl Quota {
         })
     }
 
-    /// Which own amount is below the guarantees of the children together, in words.
+    /// Returns which own amount is below the guarantees of the children together, in words.
     fn guaranteed_below_exceeds(&self, scope: ScopeId, account: &Account) -> Option<String> {
         let mut guaranteed = Bounds::default();
         for (resource, sum) in account.below.guarantee.iter() {

@@ -57,7 +57,7 @@ fn holds(inputs: Inputs<'_>, queue: &QueueName, asked: &Resources) -> Option<Str
     (!parts.is_empty()).then(|| format!("queue {queue} holds {}", parts.join(", ")))
 }
 
-/// What a user has of a queue whose users come in turn, and how many go before it. No other user is named.
+/// Returns what a user has of a queue whose users come in turn, and how many go before it. No other user is named.
 fn turn_of(inputs: Inputs<'_>, queue: &QueueName, user: &str) -> Option<String> {
     let share = inputs.quota.share_of_user(queue, user)?;
     let has = match (share.now, share.with_past) {
@@ -82,7 +82,7 @@ fn turn_of(inputs: Inputs<'_>, queue: &QueueName, user: &str) -> Option<String> 
     ))
 }
 
-/// What of these charges is for pods beyond what was admitted, in the resources that are requested.
+/// Returns what of these charges is for pods beyond what was admitted, in the resources that are requested.
 fn unadmitted(inputs: Inputs<'_>, queue: &QueueName, asked: &Resources) -> Option<String> {
     let path = inputs.quota.path(queue);
     let below = path.iter().find(|name| name.as_str() != ROOT)?;

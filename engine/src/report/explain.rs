@@ -21,7 +21,7 @@ pub(crate) fn explain(inputs: Inputs<'_>, key: &JobKey) -> Option<Explanation> {
     })
 }
 
-/// Whether only quota, capacity and the jobs ahead of it keep a queued job waiting.
+/// Returns true if only quota, capacity and the jobs ahead of it keep a queued job waiting.
 pub(crate) fn competes(inputs: Inputs<'_>, key: &JobKey) -> bool {
     let line = inputs.jobs.line_of(key);
     line.is_some_and(|line| {
@@ -258,7 +258,8 @@ fn pods_left(inputs: Inputs<'_>, key: &JobKey) -> Option<String> {
     ))
 }
 
-/// What to add to the message of an admitted job whose template names another queue than `charged`; else nothing.
+/// Returns what to add to the message of an admitted job whose template names another queue than `charged`; else
+/// nothing.
 fn queue_edited(job: &Job, charged: &QueueName) -> String {
     match job.queue == *charged {
         true => String::new(),
@@ -269,7 +270,7 @@ fn queue_edited(job: &Job, charged: &QueueName) -> String {
     }
 }
 
-/// What keeps the pods of a starting job from running, by cluster.
+/// Returns what keeps the pods of a starting job from running, by cluster.
 fn what_keeps(inputs: Inputs<'_>, key: &JobKey, released: &Released) -> String {
     let shares = released.admission.shares.iter();
     let kept = shares.filter_map(|share| {

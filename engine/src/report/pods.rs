@@ -55,7 +55,7 @@ impl<'a> PodsView<'a> {
         self.inputs.capacity.grace_of_pods_left(self.key)
     }
 
-    /// Whether a running job has fewer pods than it needs.
+    /// Returns true if a running job has fewer pods than it needs.
     #[must_use]
     pub fn are_too_few(self) -> bool {
         let released = self.inputs.jobs.released(self.key);

@@ -22,7 +22,7 @@ pub(crate) fn queue_usage(inputs: Inputs<'_>, queue: &QueueName) -> Option<Queue
     })
 }
 
-/// What pods use beyond what was admitted, as it is charged to a queue itself.
+/// Returns what pods use beyond what was admitted, as it is charged to a queue itself.
 fn unadmitted(inputs: Inputs<'_>, queue: &QueueName) -> Vec<UnadmittedUsage> {
     let mut used: Vec<UnadmittedUsage> = Vec::new();
     let of_queue = inputs

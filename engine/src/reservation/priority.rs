@@ -63,7 +63,7 @@ impl PartialOrd for QueuePriorities {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReservationPriority<'a> {
     pub(crate) queues: QueuePriorities,
-    /// Whether its queue holds all that it deserves.
+    /// True if its queue holds all that it deserves.
     pub(crate) satisfied: bool,
     pub(crate) rank: &'a QueueOrder,
 }

@@ -54,7 +54,7 @@ impl Spares {
         std::mem::replace(&mut self.all, all)
     }
 
-    /// Whether less is kept than `before`, or for others.
+    /// Returns true if less is kept than `before`, or for others.
     pub(crate) fn loosened_since(&self, before: &[Spare]) -> bool {
         before.iter().any(|before| {
             self.of(&before.queue, &before.cluster).is_none_or(|now| {

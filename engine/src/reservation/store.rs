@@ -53,7 +53,7 @@ pub(crate) struct Reservation {
     pub(crate) releases: Vec<ExpectedRelease>,
     /// When it can start by the ends that are declared or predicted; `None` if those do not tell.
     pub(crate) start: Option<Time>,
-    /// Whether jobs are, or were, evicted for it, and it was not evaluated since they are gone.
+    /// True if jobs are, or were, evicted for it, and it was not evaluated since they are gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) preemptor: bool,
     /// Those jobs that are not gone yet. While there are any, the reservation does not change.
@@ -62,32 +62,32 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Whether any of a node is reserved by it.
+    /// Returns true if any of a node is reserved by it.
     pub(crate) fn is_on(&self, cluster: &ClusterName, node: &NodeName) -> bool {
         let mut nodes = self.nodes.iter();
         nodes.any(|reserved| reserved.cluster == *cluster && reserved.node == *node)
     }
 
-    /// Whether its owner lacked headroom when this was reserved.
+    /// Returns true if its owner lacked headroom when this was reserved.
     pub(crate) fn lacked_headroom(&self) -> bool {
         let mut scopes = self.scopes.iter();
         scopes.any(|scope| matches!(scope, ReservationSlot::Headroom(_)))
     }
 
-    /// Whether it counts on the ends of certain jobs, which give back headroom.
+    /// Returns true if it counts on the ends of certain jobs, which give back headroom.
     pub(crate) fn counts_on_ends(&self) -> bool {
         let mut releases = self.releases.iter();
         releases.any(|release| release.from.is_some())
     }
 
-    /// Whether its owner starts on its nodes once the ends of others leave enough of a bound on pools.
+    /// Returns true if its owner starts on its nodes once the ends of others leave enough of a bound on pools.
     pub(crate) fn waits_for_bound(&self) -> bool {
         !self.lacked_headroom() && self.counts_on_ends()
     }
 
-    /// Whether no nodes are reserved since some are free by its start, and a node that is free from `free` on may have
-    /// been one of them. Without a start it waits for no nodes, unless a bound on pools is short: then nodes of other
-    /// pools may be had.
+    /// Returns true if no nodes are reserved since some are free by its start, and a node that is free from `free` on
+    /// may have been one of them. Without a start it waits for no nodes, unless a bound on pools is short: then nodes
+    /// of other pools may be had.
     pub(crate) fn may_count_on_node_free_from(&self, free: Time) -> bool {
         let is_in_time = match self.start {
             Some(start) => free <= start,
@@ -107,12 +107,12 @@ impl Reservation {
         Some(self)
     }
 
-    /// Whether jobs are, or were just, evicted for it: then it binds all jobs.
+    /// Returns true if jobs are, or were just, evicted for it: then it binds all jobs.
     pub(crate) fn taking(&self) -> bool {
         self.preemptor
     }
 
-    /// Whether all jobs that were evicted for it are gone, and it was not evaluated since.
+    /// Returns true if all jobs that were evicted for it are gone, and it was not evaluated since.
     pub(crate) fn is_served(&self) -> bool {
         self.taking() && self.pending_evictions.is_empty()
     }
@@ -150,7 +150,7 @@ impl Reservations {
         self.holders.iter().filter_map(|key| self.of(key))
     }
 
-    /// Whether any belongs to a preemptor.
+    /// Returns true if any belongs to a preemptor.
     pub(crate) fn has_preemptors(&self) -> bool {
         self.preemptors > 0
     }
@@ -219,7 +219,7 @@ impl Reservations {
         self.with_nodes.iter().filter_map(|key| self.of(key))
     }
 
-    /// What is reserved of a node for all owners together.
+    /// Returns what is reserved of a node for all owners together.
     pub(crate) fn kept_on(
         &self,
         cluster: &ClusterName,
@@ -231,7 +231,7 @@ impl Reservations {
         self.reserved.get(&(cluster.clone(), node.clone()))
     }
 
-    /// What is reserved of a node for these owners together.
+    /// Returns what is reserved of a node for these owners together.
     pub(crate) fn kept_for(
         &self,
         holders: &[JobKey],
@@ -343,7 +343,7 @@ impl Reservations {
         }
     }
 
-    /// What is indexed otherwise than the reservations say, in words.
+    /// Returns what is indexed otherwise than the reservations say, in words.
     pub(crate) fn audit(&self) -> Vec<String> {
         let mut fresh = Self::default();
         self.iter()

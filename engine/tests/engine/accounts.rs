@@ -165,7 +165,7 @@ impl Model {
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
-    /// What every queue tells of itself.
+    /// Returns what every queue tells of itself.
     fn told(engine: &Engine) -> Vec<String> {
         let queues: Vec<QueueName> = engine.queues().cloned().collect();
         let usage = queues.iter().map(|queue| engine.queue_usage(queue));

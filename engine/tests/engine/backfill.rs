@@ -21,7 +21,7 @@ fn busy(backfill: Backfill) -> World {
     world
 }
 
-/// Which of these jobs have a reservation.
+/// Returns which of these jobs have a reservation.
 pub fn holders(world: &World, names: &[&str]) -> Vec<String> {
     let next = |name: &&&str| {
         let explanation = world.engine.explain(&key(name)).unwrap();

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 /// Free devices and cores.
 type Free = (u32, u32);
 
-/// Whether all pods fit, by trying every node for each.
+/// Returns true if all pods fit, by trying every node for each.
 fn fits(nodes: &mut Vec<Free>, pods: &[Free]) -> bool {
     let Some(((gpus, cores), rest)) = pods.split_first() else {
         return true;

@@ -222,7 +222,7 @@ fn a_job_too_large_for_the_bound_on_one_cluster_waits_for_another() {
     assert_snapshot!(world.why("never"), @"#1 ExceedsCapability: needs nvidia.com/gpu 8; queue q may use 4 of class gpu in a: 4 more than it may ever have");
 }
 
-/// What blocks a job of four cores and four GPUs in a team of a department where another such job
+/// Returns what blocks a job of four cores and four GPUs in a team of a department where another such job
 /// runs, by the capabilities of the two.
 fn stopped(dept: &str, team: &str) -> String {
     let mut world = fleet();

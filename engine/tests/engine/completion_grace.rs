@@ -33,7 +33,7 @@ fn ended(world: &World, name: &str) -> PodFact {
     }
 }
 
-/// Whether the pod of a job is still known.
+/// Returns true if the pod of a job is still known.
 fn is_known(world: &World, name: &str) -> bool {
     let snapshot = serde_json::to_value(world.engine.snapshot()).unwrap();
     let uid = world.planned_pods(&key(name))[0].uid.to_string();

@@ -19,7 +19,7 @@ fn submit(world: &mut World, name: &str, demand: Demand) {
     world.submit(job);
 }
 
-/// What is charged, by cluster.
+/// Returns what is charged, by cluster.
 fn charges(world: &World, name: &str) -> Vec<String> {
     let view = world.engine.job(&key(name)).unwrap();
     let shares = view.admission.unwrap().shares.iter();

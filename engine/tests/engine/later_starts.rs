@@ -88,7 +88,7 @@ fn a_job_that_would_end_after_an_owner_ahead_begins_reserves_none_of_its_nodes()
     }
 }
 
-/// What is reserved for `owner` as time goes by, while jobs that declared 100 s and 1,000 s run on for ever.
+/// Returns what is reserved for `owner` as time goes by, while jobs that declared 100 s and 1,000 s run on for ever.
 fn as_ends_slip(mut world: World) -> [String; 5] {
     running(&mut world, "first", "gpu 8", 100);
     running(&mut world, "second", "gpu 8", 1_000);

@@ -52,7 +52,7 @@ fn works_gone(world: &mut World) {
 /// How a job ends.
 type End = fn(&mut World);
 
-/// Whether a job of four GPUs starts beside what is charged.
+/// Returns true if a job of four GPUs starts beside what is charged.
 fn starts(world: &mut World) -> bool {
     if world.engine.job(&key("next")).is_none() {
         world.add("next", "q", 1, "gpu 4, cpu 1");

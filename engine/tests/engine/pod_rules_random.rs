@@ -98,7 +98,7 @@ impl SmallCase {
         sum
     }
 
-    /// Whether a scheduler would put one more pod of a role on a node.
+    /// Returns true if a scheduler would put one more pod of a role on a node.
     fn takes(&self, stand: &[Vec<u32>], role: usize, node: usize) -> bool {
         let used: u32 = stand.iter().map(|nodes| nodes[node]).sum();
         used < self.cpus
@@ -136,7 +136,7 @@ impl SmallCase {
             })
     }
 
-    /// Whether some order of pods and nodes starts all.
+    /// Returns true if some order of pods and nodes starts all.
     fn starts(&self, stand: &mut Vec<Vec<u32>>, seen: &mut BTreeSet<Vec<Vec<u32>>>) -> bool {
         let done = |role: usize, stand: &[Vec<u32>]| {
             stand[role].iter().sum::<u32>() == self.roles[role].count

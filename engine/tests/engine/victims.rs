@@ -19,7 +19,7 @@ fn evicted(decided: &str) -> Vec<&str> {
     names.map(|name| name.expect("an eviction")).collect()
 }
 
-/// What a queue deserves of the pools of a class.
+/// Returns what a queue deserves of the pools of a class.
 fn deserves_of(name: &str, class: &str, deserved: &str) -> PolicyFact {
     PolicyFact {
         pools: vec![PoolBound {

@@ -325,7 +325,7 @@ fn the_cost_of_a_completion_does_not_depend_on_waiting_queues() {
     );
 }
 
-/// Whether a slot is kept for the job `head-NAME`.
+/// Returns true if a slot is kept for the job `head-NAME`.
 pub fn is_next(world: &World, name: &str) -> bool {
     world.why(&format!("head-{name}")).contains("it is next")
 }

@@ -62,7 +62,7 @@ pub struct Queue {
     /// The most GPUs of the one namespace in which all jobs are.
     pub gpus_per_namespace: Option<i64>,
     pub pending: Option<u32>,
-    /// Whether its jobs go by users; not if it is strict.
+    /// True if its jobs go by users; not if it is strict.
     pub by_user: bool,
 }
 

@@ -43,7 +43,7 @@ impl Stated {
         }
     }
 
-    /// Whether guarantee ≤ deserved ≤ capability, as far as they are named.
+    /// Returns true if guarantee ≤ deserved ≤ capability, as far as they are named.
     fn contradicts_itself(&self) -> bool {
         let over = |low: Option<i64>, high: Option<i64>| {
             low.zip(high).is_some_and(|(low, high)| low > high)
@@ -56,7 +56,7 @@ impl Stated {
 
 type Told = BTreeMap<usize, Stated>;
 
-/// Whether the chain from the queue up to the root is valid.
+/// Returns true if the chain from the queue up to the root is valid.
 fn is_sound(told: &Told, queue: usize) -> bool {
     let mut at = queue;
     for _ in 0..=QUEUES {

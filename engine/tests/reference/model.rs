@@ -218,7 +218,7 @@ impl Model {
         waiting
     }
 
-    /// What the user of a job uses in a queue.
+    /// Returns what the user of a job uses in a queue.
     fn of_user(&self, queue: usize, job: usize) -> Amounts {
         let user = self.jobs[job].job.user;
         let running = self.running().into_iter().map(|job| &self.jobs[job].job);
@@ -240,14 +240,15 @@ impl Model {
             && self.has_room(tree, job, true)
     }
 
-    /// Whether it could start if nothing else ran.
+    /// Returns true if it could start if nothing else ran.
     fn could_go(&self, tree: &Tree<'_>, job: usize) -> bool {
         let idle = vec![[0, 0]; tree.queues.len()];
         let stated = &self.jobs[job].job;
         tree.fits_quota(stated.queue, stated.request(), &idle) && self.has_room(tree, job, false)
     }
 
-    /// Whether no queue of the path has reached its limit of jobs, nor of what the job's user and its namespace have.
+    /// Returns true if no queue of the path has reached its limit of jobs, nor of what the job's user and its namespace
+    /// have.
     fn within_limits(&self, tree: &Tree<'_>, job: usize) -> bool {
         let stated = &self.jobs[job].job;
         tree.path(stated.queue).into_iter().all(|queue| {
@@ -270,7 +271,7 @@ impl Model {
         })
     }
 
-    /// Whether the whole gang fits into a cluster, within the bounds of the path on the class: now,
+    /// Returns true if the whole gang fits into a cluster, within the bounds of the path on the class: now,
     /// or without `used` if nothing ran.
     fn has_room(&self, tree: &Tree<'_>, job: usize, used: bool) -> bool {
         let stated = &self.jobs[job].job;
@@ -336,7 +337,7 @@ impl Node {
     }
 }
 
-/// Whether so many more GPUs keep a limit; a job without any is not stopped by it.
+/// Returns true if so many more GPUs keep a limit; a job without any is not stopped by it.
 fn within(limit: Option<i64>, has: i64, needs: i64) -> bool {
     needs == 0 || limit.is_none_or(|limit| has + needs <= limit)
 }

@@ -26,7 +26,7 @@ impl Tree<'_> {
         std::iter::successors(Some(queue), |at| self.queues[*at].parent).collect()
     }
 
-    /// What the queue may have at most in a dimension; `None` where nothing bounds it.
+    /// Returns what the queue may have at most in a dimension; `None` where nothing bounds it.
     ///
     /// The root may have the fleet, which counts only where something is guaranteed. Below it,
     /// what all siblings are guaranteed is kept back, as far as there is so much, and the own
@@ -76,7 +76,7 @@ impl Tree<'_> {
         held + idle.sum::<i64>()
     }
 
-    /// Whether a queue may be charged this much more: the bounds of it, of every queue above it and
+    /// Returns true if a queue may be charged this much more: the bounds of it, of every queue above it and
     /// of the root hold; and charge and idle guarantees of others together are within the bound,
     /// too, unless the request stays within guarantees.
     pub fn fits_quota(&self, queue: usize, asked: Amounts, allocated: &[Amounts]) -> bool {
@@ -137,7 +137,8 @@ impl Tree<'_> {
         })
     }
 
-    /// What the queue names as deserved of the class `gpu`; if it names nothing, what those below it do together.
+    /// Returns what the queue names as deserved of the class `gpu`; if it names nothing, what those below it do
+    /// together.
     fn claimed_of_class(&self, queue: usize) -> Option<i64> {
         let children = self.children(Some(queue)).into_iter();
         let below = children.filter_map(|child| self.claimed_of_class(child));

@@ -108,7 +108,7 @@ impl Filters {
         all.filter(|(_, plugin)| plugin.unset != Holds::Always)
     }
 
-    /// Whether the filter at a place of [`FILTERS`] applies, if `unset` says when it does by default.
+    /// Returns true if the filter at a place of [`FILTERS`] applies, if `unset` says when it does by default.
     #[inline]
     #[must_use]
     pub fn has(self, place: usize, unset: Holds) -> bool {

@@ -29,7 +29,7 @@ pub(super) struct Member {
     pub(super) renewed: bool,
     /// The fact that was last sent.
     pub(super) sent: Option<ClusterFact>,
-    /// Whether the member was silent when its fact was last sent.
+    /// True if the member was silent when its fact was last sent.
     pub(super) sent_silent: bool,
     pub(super) session: Option<(Address, DropGuard)>,
     pub(super) connection: Option<Connection>,

@@ -61,7 +61,7 @@ fn known(slices: &[Value]) -> Devices {
     devices
 }
 
-/// What each node has.
+/// Returns what each node has.
 fn offered(devices: &Devices) -> String {
     let nodes = devices.nodes().map(|node| {
         let has = devices.of_node(node).unwrap().to_string();

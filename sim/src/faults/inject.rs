@@ -61,9 +61,9 @@ pub(super) enum FaultStep {
 /// Where a job is in its recovery.
 #[derive(Debug, Clone, Default)]
 pub(super) struct JobRecovery {
-    /// Whether it is admitted and not being evicted.
+    /// True if it is admitted and not being evicted.
     pub(super) runs: bool,
-    /// Whether a fault has stopped it.
+    /// True if a fault has stopped it.
     pub(super) stalled: bool,
     /// When the engine received that it is below its minimum of pods.
     pub(super) detected_at: Option<Time>,
@@ -71,7 +71,7 @@ pub(super) struct JobRecovery {
     fault_at: Option<Time>,
     /// When all of it was gone after that.
     gone_at: Option<Time>,
-    /// Whether its next start has the cost of a restart.
+    /// True if its next start has the cost of a restart.
     restarts: bool,
 }
 

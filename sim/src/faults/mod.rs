@@ -88,7 +88,7 @@ pub struct FaultPlan {
     /// Milliseconds until the controller of a gang has started another pod in the place of a lost one, where a node
     /// has room for it. `None` if it starts none.
     pub replace_ms: Option<i64>,
-    /// Whether an eviction for another job has the same costs as a fault.
+    /// True if an eviction for another job has the same costs as a fault.
     pub preemption_restarts: bool,
     /// Milliseconds from the first arrival after which no random fault comes.
     pub until_ms: i64,

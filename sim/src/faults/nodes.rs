@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub(super) struct Down {
     pub(super) fault: NodeFault,
-    /// Whether the engine has received it.
+    /// True if the engine has received it.
     pub(super) detected: bool,
     /// The number of the pod that had the failed device last.
     struck: Option<u64>,

@@ -15,9 +15,9 @@ pub(super) struct SimulatedPod {
     pub(super) node: usize,
     /// The role's index in the job's demand.
     pub(super) role: usize,
-    /// Whether a fault of its node has stopped it.
+    /// True if a fault of its node has stopped it.
     pub(super) failed: bool,
-    /// Whether it terminates, since its job was shrunk.
+    /// True if it terminates, since its job was shrunk.
     pub(super) terminating: bool,
 }
 
@@ -202,7 +202,7 @@ impl SimulatedPods {
         u32::try_from(working).unwrap_or(u32::MAX)
     }
 
-    /// Whether a part of a job has fewer pods than its share of the gang's minimum, without those that are
+    /// Returns true if a part of a job has fewer pods than its share of the gang's minimum, without those that are
     /// `lost`.
     pub(super) fn below_minimum(
         &self,

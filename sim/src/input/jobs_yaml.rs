@@ -47,7 +47,7 @@ struct JobEntry {
     priority: Option<String>,
     #[serde(default = "yes")]
     preemptible: bool,
-    /// Whether the job may run with fewer pods, down to `minimum`.
+    /// True if the job may run with fewer pods, down to `minimum`.
     #[serde(default)]
     elastic: bool,
     #[serde(default)]

@@ -211,7 +211,7 @@ impl QuotaCounts {
         }
     }
 
-    /// What one pod adds.
+    /// Returns what one pod adds.
     fn in_pod(&self, (_, shape, request): &StoredPod<'_>) -> i128 {
         let amount = match self {
             Self::Pods => return 1,

@@ -19,7 +19,7 @@ async fn placed() -> Stage {
     stage
 }
 
-/// What job `a` shows in place of the engine's `reason`.
+/// Returns what job `a` shows in place of the engine's `reason`.
 fn shows(stage: &Stage, reason: Reason) -> (Reason, String) {
     let key = JobKey::new("team", "a");
     let reconciler = &stage.core.reconciler;

@@ -61,7 +61,7 @@ pub(super) fn work_path(name: &str) -> String {
     format!("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works/{name}")
 }
 
-/// What Karmada notes on a Work of a job of namespace `team` whose binding has the permanent id `id`.
+/// Returns what Karmada notes on a Work of a job of namespace `team` whose binding has the permanent id `id`.
 pub(super) fn work_metadata(job: &str, id: &str) -> Value {
     json!({
         "labels": {names::BINDING_PERMANENT_ID: id},
@@ -106,12 +106,12 @@ pub(super) fn owner_of(name: &str) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": true})
 }
 
-/// What a member reports of a job, for `status.aggregatedStatus`.
+/// Returns what a member reports of a job, for `status.aggregatedStatus`.
 pub(super) fn reported(status: Value) -> Value {
     json!({"status": {"aggregatedStatus": [{"clusterName": "m1", "status": status}]}})
 }
 
-/// What Karmada reports of a job without Works.
+/// Returns what Karmada reports of a job without Works.
 pub(super) fn forgotten() -> Value {
     json!({"status": {"aggregatedStatus": []}})
 }

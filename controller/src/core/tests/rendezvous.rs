@@ -60,7 +60,7 @@ async fn over_two() -> Stage {
 }
 
 impl Stage {
-    /// What was applied under a collection, by path.
+    /// Returns what was applied under a collection, by path.
     fn applied_under(&self, collection: &str) -> Vec<String> {
         let applied = self.api.requests_of("APPLY").into_iter();
         applied

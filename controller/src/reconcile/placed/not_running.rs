@@ -222,7 +222,7 @@ fn unscheduled_now(
     found.map(|(_, message)| message)
 }
 
-/// Whether the schedulers of the members have the pods of an admitted job.
+/// Returns true if the schedulers of the members have the pods of an admitted job.
 fn is_with_schedulers(record: &AdmissionRecord) -> bool {
     record.parts != Some(Parts::Held) && !record.adopted
 }

@@ -42,7 +42,7 @@ fn after(published: Option<&FederationStatus>, stages: &[StageNow]) -> Timeline 
     log.times(&key)
 }
 
-/// What an earlier process has published.
+/// Returns what an earlier process has published.
 fn published(status: StatusWord, attempt: i32, times: Timeline) -> FederationStatus {
     FederationStatus {
         status: Some(status.to_string()),

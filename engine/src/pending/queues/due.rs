@@ -81,7 +81,7 @@ impl PendingQueues {
         }
     }
 
-    /// Whether [`Self::wake_some`] has anything to do.
+    /// Returns true if [`Self::wake_some`] has anything to do.
     pub(crate) fn has_to_wake(&self) -> bool {
         let DueWakes {
             conditions,

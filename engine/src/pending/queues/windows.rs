@@ -40,7 +40,7 @@ impl PendingQueues {
         self.windows.keys()
     }
 
-    /// Whether a job in a reservation window has this shape.
+    /// Returns true if a job in a reservation window has this shape.
     pub(crate) fn is_in_window(&self, shape: ShapeId) -> bool {
         self.in_window.contains_key(&shape)
     }

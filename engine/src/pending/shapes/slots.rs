@@ -25,7 +25,7 @@ impl Shapes {
         self.slot_sets.get(set.0.checked_sub(1)?)
     }
 
-    /// Whether a reservation for some shape may take slots of more than one class of pools.
+    /// Returns true if a reservation for some shape may take slots of more than one class of pools.
     pub(crate) fn are_of_several_classes(&self) -> bool {
         self.of_several_classes
     }

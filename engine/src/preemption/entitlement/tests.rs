@@ -51,7 +51,7 @@ impl Tree {
         self
     }
 
-    /// What a queue deserves of class gpu.
+    /// Returns what a queue deserves of class gpu.
     fn of_class(mut self, name: &str, deserved: &str) -> Self {
         let bound = PoolBound {
             class: PoolClass::from("gpu"),
@@ -81,7 +81,7 @@ impl Tree {
         reclaim.could_reclaim_from(&other)
     }
 
-    /// What entitles a queue for a job, with its usage and the job together.
+    /// Returns what entitles a queue for a job, with its usage and the job together.
     fn entitled(&self, queue: &str, asks: &str) -> Option<String> {
         self.entitled_in(queue, asks, &charge(asks))
     }
@@ -105,7 +105,7 @@ impl Tree {
         Some(format!("{queue}: {resource} {holding} of {deserved}"))
     }
 
-    /// Whether `victim`, after the victims `gone`, may be reclaimed from `other` for `preemptor`.
+    /// Checks whether `victim`, after the victims `gone`, may be reclaimed from `other` for `preemptor`.
     fn take(
         &self,
         (preemptor, asks): (&str, &str),

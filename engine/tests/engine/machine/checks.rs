@@ -213,7 +213,7 @@ impl Model {
         }
     }
 
-    /// Whether a job is pending, and nothing of its own blocks it.
+    /// Returns true if a job is pending, and nothing of its own blocks it.
     fn competes(&self, fact: &JobFact) -> bool {
         let class = fact.priority_class.as_ref();
         let known = class.is_none_or(|class| self.classes.contains_key(class));

@@ -26,7 +26,7 @@ impl Model {
         self.cluster(fact);
     }
 
-    /// Whether the cluster is watched.
+    /// Returns true if the cluster is watched.
     pub fn is_watched(&self, cluster: usize) -> bool {
         let name = ClusterName::from(self.cluster_at(cluster));
         self.clusters.contains_key(&name)

@@ -151,7 +151,7 @@ impl Model {
         wrong.cloned().collect()
     }
 
-    /// Whether the queue itself is invalid, whatever its ancestors are.
+    /// Returns true if the queue itself is invalid, whatever its ancestors are.
     fn is_wrong(&self, queue: &QueueName) -> bool {
         let usage = self.engine.queue_usage(queue);
         let closed = usage.and_then(|usage| usage.closed);

@@ -54,7 +54,7 @@ impl Model {
         }
     }
 
-    /// What the jobs of some keys are charged in a queue and below it.
+    /// Returns what the jobs of some keys are charged in a queue and below it.
     fn held_by(
         &self,
         queue: &QueueName,

@@ -31,7 +31,7 @@ pub enum Phase {
     Over,
 }
 
-/// Whether guarantee ≤ deserved ≤ capability, as far as they are named.
+/// Returns true if guarantee ≤ deserved ≤ capability, as far as they are named.
 pub fn in_order(bounds: [&Resources; 3]) -> bool {
     let resources = bounds.into_iter().flat_map(Resources::iter);
     let resources: BTreeSet<&ResourceName> = resources.map(|(resource, _)| resource).collect();
@@ -195,7 +195,7 @@ impl Model {
         Some(parent)
     }
 
-    /// Whether a queue is a leaf, and it and all its ancestors exist, are open and are on no
+    /// Returns true if a queue is a leaf, and it and all its ancestors exist, are open and are on no
     /// circle.
     pub fn takes_jobs(&self, name: &QueueName) -> bool {
         let mut others = self.queues.keys();
@@ -211,7 +211,7 @@ impl Model {
         })
     }
 
-    /// Whether the template of a job was edited that is charged to the queue or below it.
+    /// Returns true if the template of a job was edited that is charged to the queue or below it.
     pub fn is_edited(&self, queue: &QueueName) -> bool {
         self.edited.iter().any(|key| {
             let job = self.engine.job(key);

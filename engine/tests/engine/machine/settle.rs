@@ -101,7 +101,7 @@ impl Model {
         }
     }
 
-    /// Whether a new engine with the same fleet and queues, and no other job, admits it.
+    /// Returns true if a new engine with the same fleet and queues, and no other job, admits it.
     fn fits_alone(&self, key: &JobKey) -> bool {
         let mut fresh = Engine::new(config());
         let classes = self.classes.values().cloned();

@@ -237,9 +237,9 @@ impl Model {
         here.collect()
     }
 
-    /// What bound pods of jobs that are charged to the queue or below it use beyond their admissions: it is charged,
-    /// too, and counts as usage. A template that is edited before its pods are bound may leave more of them than it
-    /// asks for.
+    /// Returns what bound pods of jobs that are charged to the queue or below it use beyond their admissions: it is
+    /// charged, too, and counts as usage. A template that is edited before its pods are bound may leave more of them
+    /// than it asks for.
     fn used_beyond(&self, queue: &QueueName, resource: &ResourceName) -> i64 {
         let beyond = |key: &JobKey| {
             let job = self.engine.job(key).unwrap();
@@ -320,7 +320,7 @@ impl Model {
         Some(granted.amount_of(&gpu()).0)
     }
 
-    /// Whether jobs are being evicted for a job of the queue or below it: that counts as charged
+    /// Returns true if jobs are being evicted for a job of the queue or below it: that counts as charged
     /// there.
     fn is_promised_more(&self, queue: &QueueName) -> bool {
         let preemptors = self

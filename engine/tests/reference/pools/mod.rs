@@ -79,7 +79,7 @@ struct Both {
     released: usize,
     /// Jobs that only a bound blocked.
     stopped: usize,
-    /// Whether a job must start whose pods need GPUs of both classes in one cluster.
+    /// True if a job must start whose pods need GPUs of both classes in one cluster.
     mixes: bool,
 }
 
@@ -318,7 +318,7 @@ impl Both {
         })
     }
 
-    /// Whether the job fits into some cluster: within all bounds, or as if there were none.
+    /// Returns true if the job fits into some cluster: within all bounds, or as if there were none.
     fn could_go(&self, job: usize, bounded: bool) -> bool {
         let stated = &self.jobs[job].job;
         let path = self.case.path(stated.queue);

@@ -27,7 +27,7 @@ const CALLS: usize = 200;
 
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// Whether jobs preempt lower priority in their own queue (`preemption.withinQueue`) and
+    /// True if jobs preempt lower priority in their own queue (`preemption.withinQueue`) and
     /// reclaim from no other; else the reverse.
     within: bool,
     queues: Vec<Queue>,

@@ -143,7 +143,7 @@ impl<'a> Rules<'a> {
         })
     }
 
-    /// Whether the job may be charged and fits into one cluster once some are gone.
+    /// Returns true if the job may be charged and fits into one cluster once some are gone.
     pub fn fits(&self, job: usize, gone: &[usize]) -> bool {
         let entry = &self.jobs[job].job;
         let fits_quota = self.ask_tree(gone, |tree| {
@@ -179,7 +179,7 @@ impl<'a> Rules<'a> {
         })
     }
 
-    /// Whether a job may preempt at all: its queue reclaims, its class preempts, and with it its
+    /// Returns true if a job may preempt at all: its queue reclaims, its class preempts, and with it its
     /// queue, or one above it, is within its deserved amount.
     pub fn may_take(&self, preemptor: usize) -> bool {
         let job = &self.jobs[preemptor].job;
@@ -189,7 +189,7 @@ impl<'a> Rules<'a> {
             && (self.case.within || self.path(job.queue).iter().any(within))
     }
 
-    /// Whether a running job may be evicted for the preemptor, whatever its queue uses.
+    /// Returns true if a running job may be evicted for the preemptor, whatever its queue uses.
     pub fn may_be_taken(&self, victim: usize, preemptor: usize, now: i64) -> bool {
         let entry = &self.jobs[victim];
         let queue = &self.case.queues[entry.job.queue];

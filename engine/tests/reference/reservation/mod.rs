@@ -57,7 +57,7 @@ struct Stated {
     gpus: i64,
     lasts: i64,
     class: usize,
-    /// Whether it must be in one rack.
+    /// True if it must be in one rack.
     hard: bool,
 }
 

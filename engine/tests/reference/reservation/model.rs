@@ -84,8 +84,8 @@ impl<'a> Model<'a> {
             .collect()
     }
 
-    /// Whether the gang fits once all jobs have ended that end until `at`: in one cluster, or one rack if it must
-    /// be, and within the bound.
+    /// Returns true if the gang fits once all jobs have ended that end until `at`: in one cluster, or one rack if it
+    /// must be, and within the bound.
     fn fits(&self, job: usize, at: i64) -> bool {
         self.fits_where(job, at, |_| true)
     }
@@ -162,26 +162,27 @@ impl<'a> Model<'a> {
         ends.chain([now]).filter(|at| holds(*at)).min().unwrap()
     }
 
-    /// Whether the job would be within the bound once all jobs have ended that end until `at`, if no node were in use.
+    /// Returns true if the job would be within the bound once all jobs have ended that end until `at`, if no node were
+    /// in use.
     fn within_bound(&self, job: usize, at: i64) -> bool {
         let left = self.case.bound.map(|most| most - self.charged(at));
         let hard = self.case.jobs[job].hard;
         self.fits_within(job, i64::MAX, (hard, left), |_| true)
     }
 
-    /// Whether a pod of the head does not fit on a node even if it is empty, and no bound counts it.
+    /// Returns true if a pod of the head does not fit on a node even if it is empty, and no bound counts it.
     fn is_useless_to(&self, head: usize, node: &Free) -> bool {
         let (_, gpus) = self.case.nodes[node.node];
         let counts = self.case.bound.is_some() && !self.case.is_big(node.node);
         !counts && fits([gpus, CORES], self.case.jobs[head].role().each) == 0
     }
 
-    /// Whether there is only one placement of a job on the empty fleet: then its nodes are given.
+    /// Returns true if there is only one placement of a job on the empty fleet: then its nodes are given.
     fn is_bound(&self, job: usize) -> bool {
         self.rooms(job) == [self.case.jobs[job].count]
     }
 
-    /// Whether there is only one placement of a job in each domain that takes it.
+    /// Returns true if there is only one placement of a job in each domain that takes it.
     fn is_tight(&self, job: usize) -> bool {
         let count = self.case.jobs[job].count;
         self.rooms(job).iter().all(|room| *room == count)

@@ -5,7 +5,7 @@ use super::jobs::{LABEL, TAINT};
 use crate::machine::model::Model;
 use engine::facts::{Admission, JobFact, NodeFact, Role};
 
-/// Whether a node has the label that a role may require, and no taint that it does not tolerate.
+/// Returns true if a node has the label that a role may require, and no taint that it does not tolerate.
 pub fn may_run_on(role: &Role, node: &NodeFact) -> bool {
     let terms = role.node_terms.iter();
     let mut asked = terms

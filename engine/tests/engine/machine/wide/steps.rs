@@ -39,9 +39,9 @@ pub enum Wide {
     Back(u16),
     /// Another process leads.
     Restart {
-        /// Whether the last decisions were not written.
+        /// True if the last decisions were not written.
         lost: bool,
-        /// Whether jobs are reported before queues and clusters.
+        /// True if jobs are reported before queues and clusters.
         jobs_first: bool,
     },
 }
@@ -57,10 +57,10 @@ pub struct Dressed {
     pub tolerates_cluster: bool,
     /// The clusters it may be placed in; none for all.
     pub clusters: Vec<usize>,
-    /// Whether the clusters are included, or excluded.
+    /// True if the clusters are included, or excluded.
     pub excluded: bool,
     pub max_clusters: Option<u32>,
-    /// Whether a gang prefers to be split.
+    /// True if a gang prefers to be split.
     pub prefers: bool,
 }
 
