@@ -230,7 +230,8 @@ impl Core {
         for key in &podgroups {
             self.sweep_podgroup(key);
         }
-        for name in self.reconciler.mirror.queues().keys() {
+        let mirror = &self.reconciler.mirror;
+        for name in mirror.queues().keys().chain(mirror.policies().keys()) {
             self.publisher.due.queue(name);
         }
         let mirror = &self.reconciler.mirror;

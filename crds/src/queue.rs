@@ -14,7 +14,7 @@ pub const ROOT: &str = "root";
 /// `spec.dequeueStrategy` of a strictly ordered queue.
 pub const FIFO: &str = "fifo";
 
-/// A queue. Read only.
+/// A queue. Muster writes its status, and creates one for a CapacityPolicy that states the queue by itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Queue {
     /// Name, labels, ...

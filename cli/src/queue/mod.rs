@@ -92,7 +92,7 @@ async fn policies(client: &Client, params: &ListParams) -> Result<ObjectList<Dyn
     })
 }
 
-/// Adds the Queues. A user who may not read them sees everything else.
+/// Adds the Queues, with what their policies state. A user who may not read them sees everything else.
 async fn shown(client: &Client, policies: ObjectList<DynamicObject>) -> Result<Vec<Shown>> {
     let queues = Api::<Queue>::all(client.clone());
     let queues = pages::list(&queues, &ListParams::default(), LIMIT).await;
@@ -108,6 +108,7 @@ async fn shown(client: &Client, policies: ObjectList<DynamicObject>) -> Result<V
     let shown = policies.items.into_iter().map(|policy| {
         let policy: CapacityPolicy = connect::typed(&policy)?;
         let queue = queues.remove(&policy.name_any());
+        let queue = queue.and_then(|queue| Some(queue.with_policy(Some(&policy))?.queue));
         Ok(Shown { policy, queue })
     });
     shown.collect()

@@ -83,8 +83,16 @@ pub(super) fn set(name: &str, fields: &[QueueField], observed: &LiveObjects) -> 
     for field in fields {
         json_patch::merge(&mut value, &patch(field)?);
     }
-    let queue: Box<Queue> = serde_json::from_value(value)?;
-    Ok(LiveChange::Queue(valid(queue)?))
+    let edited: Box<Queue> = serde_json::from_value(value)?;
+    let known = observed.conflicts(queue);
+    let conflicts = observed.conflicts(&edited).into_iter();
+    let new: Vec<String> = conflicts.filter(|text| !known.contains(text)).collect();
+    ensure!(
+        new.is_empty(),
+        "{}; change it there, and give the CapacityPolicy with --filename",
+        new.join("; ")
+    );
+    Ok(LiveChange::Queue(valid(edited)?))
 }
 
 /// Returns the merge patch of one field.

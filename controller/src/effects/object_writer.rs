@@ -1,15 +1,18 @@
 //! Writes objects that the controller maintains: PodGroups, the namespaces' propagation policies, the
 //! capacity policies of queues without one, the overrides that pin a job's growth.
 //!
-//! Each is applied server-side with the controller's own field manager, so that fields of other managers
-//! stay, and deleted only if the controller applied it. The newest write of an object wins; failures are
-//! retried with back-off and delay no other object; the number of open requests is limited. A pin is
-//! written like all overrides that determine a job's size ([`Overrides::pin`]).
+//! Each is applied server-side with the controller's own field manager, so that fields of other
+//! managers stay, and deleted only if the controller applied it. A Queue is created, so that one of a
+//! person stays as it is. The newest write of an object wins; failures are retried with back-off and
+//! delay no other object; the number of open requests is limited. A pin is written like all overrides
+//! that determine a job's size ([`Overrides::pin`]).
 
 use binding_writer::overrides::{self, Overrides};
 use engine::JobKey;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
-use kube::core::Status;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
+};
+use kube::core::{ObjectMeta, Status};
 use runtime::client::CallError;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +46,11 @@ pub(crate) struct ObjectName {
 #[derive(Debug, Clone)]
 enum Desired {
     Applied(Value),
+    /// It exists, in whatever form.
+    Created(Value),
     Deleted,
+    /// It is not in this version any more.
+    VersionDeleted(Preconditions),
     /// The pin of a job exists.
     Pinned(JobKey, Value),
     Unpinned(JobKey),
@@ -81,6 +88,21 @@ impl ObjectWriter {
         object: Value,
     ) {
         self.submit(resource, namespace, name, Desired::Applied(object));
+    }
+
+    /// Submits the creation of a cluster-scoped object. One that is there already stays as it is.
+    pub(crate) fn create(&self, resource: &ApiResource, name: &str, object: Value) {
+        self.submit(resource, None, name, Desired::Created(object));
+    }
+
+    /// Submits the deletion of a cluster-scoped object in the version of `metadata`. Another version stays.
+    pub(crate) fn delete_version(&self, resource: &ApiResource, metadata: &ObjectMeta) {
+        let version = Preconditions {
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        };
+        let name = metadata.name.as_deref().unwrap_or_default();
+        self.submit(resource, None, name, Desired::VersionDeleted(version));
     }
 
     /// Submits the deletion of an object, if it was applied here: an object of another manager stays.
@@ -206,6 +228,10 @@ async fn carry_out(
                 .await
                 .map(drop)
                 .map_err(CallError::from),
+            Desired::Created(object) => create(&api, object).await,
+            Desired::VersionDeleted(version) => {
+                delete_version(&api, &write.name.name, version).await
+            }
             Desired::Deleted => delete_ours(&api, &write.name.name).await,
             Desired::Pinned(key, policy) => overrides.pin(key, policy).await,
             Desired::Unpinned(key) => overrides.unpin(key).await,
@@ -223,6 +249,33 @@ async fn carry_out(
     };
     tracing::warn!(object = ?write.name, error, tries, "an object was not applied; trying again");
     WriteOutcome::Failed(write, tries.saturating_add(1))
+}
+
+async fn create(api: &Api<DynamicObject>, object: &Value) -> Result<(), CallError> {
+    let object = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
+    let params = PostParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    unless_conflict(api.create(&params, &object).await.map(drop))
+}
+
+async fn delete_version(
+    api: &Api<DynamicObject>,
+    name: &str,
+    version: &Preconditions,
+) -> Result<(), CallError> {
+    let params = DeleteParams::default().preconditions(version.clone());
+    unless_conflict(api.delete(name, &params).await.map(drop))
+}
+
+/// Passes a result on, but for a conflict: the object is there already, or in another version. The watch shows that,
+/// and it is decided again.
+fn unless_conflict(result: kube::Result<()>) -> Result<(), CallError> {
+    match result {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        result => Ok(result?),
+    }
 }
 
 /// Deletes an object in the version that was read, if the controller applied it.

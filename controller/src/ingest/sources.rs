@@ -1,7 +1,6 @@
 //! Handles changes of objects that are not jobs: policies, priority classes, members. Each goes to the mirror and, if
 //! the engine needs it, on to the engine.
 
-use crate::messages::action::Publication;
 use crate::reconcile::Reconciler;
 use crate::reconcile::placed::cluster_removed::note_leaving;
 use crds::capacity_policy::CapacityPolicy;
@@ -39,7 +38,6 @@ impl Reconciler {
             Delta::Listed => return,
         };
         self.queue_pass().restated(&name, queue.as_ref());
-        self.out.push(Publication::Queue(name.clone()));
         self.out
             .work_queue
             .extend(self.jobs.rendezvous.iter().cloned());

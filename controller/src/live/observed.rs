@@ -47,4 +47,13 @@ impl LiveObjects {
         let mut queues = self.queues.iter();
         queues.find(|queue| queue.metadata.name.as_deref() == Some(name))
     }
+
+    /// Returns what a Queue and the CapacityPolicy of its name state differently.
+    #[must_use]
+    pub fn conflicts(&self, queue: &Queue) -> Vec<String> {
+        let mut policies = self.capacity_policies.iter();
+        let policy = policies.find(|policy| policy.metadata.name == queue.metadata.name);
+        let stated = queue.with_policy(policy);
+        stated.map_or_else(Vec::new, |stated| stated.conflicts)
+    }
 }

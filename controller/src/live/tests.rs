@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::mirror::template::{Template, TemplateKind};
+use crds::capacity_policy::CapacityPolicy;
 use crds::names;
 use engine::facts::{ClusterFact, NodeFact, PodFact, PodPhase};
 use engine::{PoolClass, Reason, Resources};
@@ -240,6 +241,33 @@ fn a_higher_quota_starts_what_waits_for_it() {
     let more = LiveChange::Queue(Box::new(queue("7")));
     let (fates, _) = after(&observed, &[more]);
     assert_eq!(fates[&key("waits")].after, pods("m2", 4));
+}
+
+#[test]
+fn a_policy_that_states_its_queue_is_one_without_a_queue() {
+    let mut observed = plane("3", &["m1"]);
+    add(&mut observed, "waits", 4, None);
+    let policy = |cpus: u32| -> CapacityPolicy {
+        read(json!({
+            "apiVersion": "muster.io/v1alpha2", "kind": "CapacityPolicy", "metadata": {"name": "q"},
+            "spec": {"resources": [{"name": "cpu", "capability": cpus}]},
+        }))
+    };
+    let stated = |cpus: u32| LiveChange::CapacityPolicy(Box::new(policy(cpus)));
+    // The Queue, which has less, counts.
+    let (fates, _) = after(&observed, &[stated(4)]);
+    assert_eq!(fates[&key("waits")].after, None);
+    observed.capacity_policies.push(policy(4));
+    assert_eq!(observed.conflicts(&queue("4")), Vec::<String>::new());
+    let conflicts = observed.conflicts(&queue("5"));
+    assert!(
+        conflicts.len() == 1 && conflicts[0].contains("4 in spec.resources"),
+        "{conflicts:?}"
+    );
+    observed.capacity_policies.clear();
+    observed.queues.clear();
+    let (fates, _) = after(&observed, &[stated(4)]);
+    assert_eq!(fates[&key("waits")].after, pods("m1", 4));
 }
 
 #[test]

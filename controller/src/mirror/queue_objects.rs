@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct QueueObjects {
     /// As they are on the control plane.
     objects: BTreeMap<QueueName, Queue>,
-    /// The same, with what their policies state.
+    /// The same, with what their policies state; without those that were created for policies which state none.
     queues: BTreeMap<QueueName, Queue>,
     /// What the Queue and the policy of a queue state differently.
     conflicts: BTreeMap<QueueName, Vec<String>>,
@@ -72,12 +72,22 @@ impl QueueObjects {
         self.conflicts.get(name).map_or(&[], Vec::as_slice)
     }
 
+    /// Returns the object that was created for a policy which does not state the queue any more. It is no queue.
+    pub(crate) fn orphan(&self, name: &QueueName) -> Option<&Queue> {
+        let object = self.objects.get(name);
+        object.filter(|_| !self.queues.contains_key(name))
+    }
+
     /// Reads a queue from its objects again.
     fn merge(&mut self, name: &QueueName) {
         let Some(object) = self.objects.get(name) else {
             return;
         };
-        let stated = object.with_policy(self.policies.get(name));
+        let Some(stated) = object.with_policy(self.policies.get(name)) else {
+            self.conflicts.remove(name);
+            self.queues.remove(name);
+            return;
+        };
         match stated.conflicts.is_empty() {
             true => _ = self.conflicts.remove(name),
             false => _ = self.conflicts.insert(name.clone(), stated.conflicts),

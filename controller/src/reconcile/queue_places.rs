@@ -80,9 +80,8 @@ impl QueuePass<'_> {
             Delta::Upserted(queue) => {
                 let name = QueueName::new(queue.metadata.name.as_deref().unwrap_or_default());
                 let before = self.mirror.queueing.put_queue(name.clone(), queue);
-                self.places.gone.remove(&name);
                 self.restated(&name, before.as_ref());
-                name
+                return;
             }
             Delta::Gone(object) => {
                 let name = QueueName::new(&object.name);
@@ -95,9 +94,7 @@ impl QueuePass<'_> {
             }
             Delta::Listed => return,
         };
-        for other in self.places.misplaced.clone() {
-            self.apply_queue(&other);
-        }
+        self.apply_misplaced();
         self.places.due.insert(name.clone());
         self.out.push(Publication::Queue(name));
     }
@@ -106,16 +103,34 @@ impl QueuePass<'_> {
     /// Queue.
     pub(crate) fn restated(&mut self, name: &QueueName, before: Option<&Queue>) {
         let place = queues_above(self.engine, name);
+        let parent = |queue: &Queue| queue.spec.parent.clone();
         let now = self.mirror.queues().get(name);
-        let parents = before.zip(now);
-        if parents.is_some_and(|(before, now)| before.spec.parent != now.spec.parent) {
+        let is_queue = now.is_some();
+        if before.is_some() && before.map(parent) != now.map(parent) {
             let all = self.jobs.rendezvous.iter().cloned();
             self.out.work_queue.extend(all);
         }
-        self.apply_queue(name);
+        match before {
+            _ if is_queue => {
+                self.places.gone.remove(name);
+                self.apply_queue(name);
+            }
+            Some(last) => self.queue_gone(name, Some(last)),
+            None => {}
+        }
         self.apply_policy(name);
         if queues_above(self.engine, name) != place {
             self.out.work_queue.extend(self.charged_below(name));
+        }
+        self.apply_misplaced();
+        self.places.due.insert(name.clone());
+        self.out.push(Publication::Queue(name.clone()));
+    }
+
+    /// Looks again at queues with an invalid parent: another queue may have made it valid.
+    fn apply_misplaced(&mut self) {
+        for other in self.places.misplaced.clone() {
+            self.apply_queue(&other);
         }
     }
 

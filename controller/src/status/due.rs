@@ -2,12 +2,16 @@
 
 use crate::status::namespace_usage::NamespaceUsage;
 use engine::{JobKey, QueueName, Time};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 /// Milliseconds after which maintained objects are applied again, in case a user removed them. Applying an
 /// unchanged object writes nothing.
 const KEEP_EVERY_MS: i64 = 300_000;
+
+/// Milliseconds for which a queue stays without a policy, and a policy without a Queue, so that an author can apply
+/// one, or replace it.
+const ALONE_MS: i64 = 5_000;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -19,6 +23,8 @@ pub(crate) struct DuePublications {
     fault_policies: BTreeSet<String>,
     /// What the jobs of namespaces use, and which of their statuses are due.
     pub(crate) namespaces: NamespaceUsage,
+    /// Since when queues have a Queue or a policy only.
+    alone: BTreeMap<QueueName, Time>,
     /// When the maintained objects were last applied.
     kept_at: Option<Time>,
 }
@@ -40,6 +46,17 @@ impl DuePublications {
         self.fault_policies.insert(name.to_owned());
     }
 
+    /// Returns true if a queue has had only one of its two objects for so long that the other one is created.
+    pub(super) fn is_long_alone(&mut self, name: &QueueName, now: Time) -> bool {
+        let since = *self.alone.entry(name.clone()).or_insert(now);
+        now.millis_since(since) >= ALONE_MS
+    }
+
+    /// Notes that a queue has both of its objects, or none.
+    pub(super) fn paired(&mut self, name: &QueueName) {
+        self.alone.remove(name);
+    }
+
     /// Drops a job.
     pub(super) fn forget(&mut self, key: &JobKey) {
         self.jobs.remove(key);
@@ -51,6 +68,7 @@ impl DuePublications {
         self.jobs.clear();
         self.queues.clear();
         self.fault_policies.clear();
+        self.alone.clear();
         self.namespaces.clear();
     }
 

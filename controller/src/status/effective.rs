@@ -45,11 +45,11 @@ impl KnownNames {
         for (field, list) in [
             ("capability", Some(&spec.capability)),
             ("deserved", Some(&spec.deserved)),
-            ("guarantee.resource", guarantee),
+            ("guarantee", guarantee),
         ] {
             let list: Option<&QuantityList> = list;
             for name in list.into_iter().flat_map(|list| list.keys()) {
-                let field = format!("spec.{field} of the Queue");
+                let field = format!("{field} of the queue");
                 check(&mut found, &field, name, &resources, RESOURCE);
             }
         }

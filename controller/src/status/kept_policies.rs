@@ -116,12 +116,13 @@ pub(crate) fn make_queue(objects: &ObjectWriter, name: &str) {
         "metadata": { "name": name, "annotations": { (names::QUEUE_OF_POLICY_ANNOTATION): "true" } },
         "spec": {},
     });
-    objects.apply(&ApiResource::erase::<Queue>(&()), None, name, object);
+    objects.create(&ApiResource::erase::<Queue>(&()), name, object);
 }
 
-/// Deletes the Queue that was created for a policy.
-pub(crate) fn drop_queue(objects: &ObjectWriter, name: &str) {
-    objects.delete(&ApiResource::erase::<Queue>(&()), None, name);
+/// Deletes the Queue that was created for a policy, unless it has changed: it may state an amount now.
+pub(crate) fn drop_queue(objects: &ObjectWriter, queue: &Queue) {
+    let kind = ApiResource::erase::<Queue>(&());
+    objects.delete_version(&kind, &queue.metadata);
 }
 
 /// Deletes the capacity policy of a deleted queue, if it was created here.

@@ -44,16 +44,12 @@ use crds::podgroup::PodGroup;
 use crds::queue::Queue;
 use engine::{Changed, JobKey, QueueName, Time};
 use kube::Resource;
-use kube::api::{ApiResource, ObjectMeta};
+use kube::api::ApiResource;
 use runtime::status_writer::{StatusTarget, StatusWriter};
 use runtime::traces::TraceSink;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-
-/// Milliseconds for which a new queue stays without a policy, and a policy without a Queue, so that its author can
-/// apply one.
-const POLICY_AFTER_MS: i64 = 5_000;
 
 /// Milliseconds after which it is looked again which names mean something.
 const NAMES_EVERY_MS: i64 = 10_000;
@@ -259,10 +255,6 @@ impl Publishing<'_> {
             self.reconciler.out.metrics.queues.forget(name);
             return self.publish_without_queue(name, now);
         };
-        let policy = self.reconciler.mirror.policies().get(name);
-        if queue.is_of_policy() && !policy.is_some_and(CapacityPolicy::states_queue) {
-            return kept_policies::drop_queue(&self.publisher.objects, name.as_str());
-        }
         let Some(usage) = self.reconciler.engine.queue_usage(name) else {
             return;
         };
@@ -275,9 +267,10 @@ impl Publishing<'_> {
         self.publisher
             .status
             .write(target::<Queue>(name.as_str()), patch);
-        let Some(policy) = policy else {
+        let Some(policy) = self.reconciler.mirror.policies().get(name) else {
             return self.make_policy(name, now);
         };
+        self.publisher.due.paired(name);
         let stated = queue_status::StatedBy {
             policy,
             queue,
@@ -309,15 +302,17 @@ impl Publishing<'_> {
     /// Deletes the policy that was created for a deleted queue. A policy that a user has edited stays, since
     /// its queue may come back, and says that it has no queue.
     fn publish_without_queue(&mut self, name: &QueueName, now: Time) {
+        if let Some(orphan) = self.reconciler.mirror.queueing.orphan(name) {
+            kept_policies::drop_queue(&self.publisher.objects, orphan);
+        }
         let Some(policy) = self.reconciler.mirror.policies().get(name) else {
-            return;
+            return self.publisher.due.paired(name);
         };
         if policy.is_empty() {
             return kept_policies::drop_policy(&self.publisher.objects, name.as_str());
         }
         if policy.states_queue() {
-            // Its author has time to apply a Queue, as one of a policy.
-            match is_settled(&policy.metadata, now) {
+            match self.publisher.due.is_long_alone(name, now) {
                 true => kept_policies::make_queue(&self.publisher.objects, name.as_str()),
                 false => self.publisher.due.queue(name),
             }
@@ -337,7 +332,7 @@ impl Publishing<'_> {
         let Some(queue) = self.reconciler.mirror.queues().get(name) else {
             return;
         };
-        match is_settled(&queue.metadata, now) {
+        match self.publisher.due.is_long_alone(name, now) {
             true => kept_policies::make_policy(&self.publisher.objects, queue),
             false => self.publisher.due.queue(name),
         }
@@ -388,11 +383,4 @@ fn target_in<K: Resource<DynamicType = ()>>(namespace: Option<&str>, name: &str)
         subresource: Some("status"),
         strategic: false,
     }
-}
-
-/// Returns true once the author of an object had time to apply another one with it.
-fn is_settled(metadata: &ObjectMeta, now: Time) -> bool {
-    let created = metadata.creation_timestamp.as_ref();
-    let created = created.map_or(0, |at| at.0.as_millisecond());
-    now.millis_since(Time(created)) >= POLICY_AFTER_MS
 }

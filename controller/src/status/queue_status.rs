@@ -110,11 +110,13 @@ pub(crate) fn policy_without_queue(
 ) -> CapacityPolicyStatus {
     use capacity_policy::condition_type::{OPEN, VALID};
     let name = policy.metadata.name.as_deref().unwrap_or_default();
-    let missing = format!(
-        "queue {name} does not exist, so that this policy has no effect; create a Queue \
-         (scheduling.volcano.sh) named {name}, state its quota in spec.resources of this policy, or name the policy as \
-         its queue"
-    );
+    let missing = match policy.states_queue() {
+        true => format!("the Queue {name} is being created"),
+        false => format!(
+            "queue {name} does not exist, so that this policy has no effect; create a Queue (scheduling.volcano.sh) \
+             named {name}, state its quota in spec.resources of this policy, or name the policy as its queue"
+        ),
+    };
     let valid = match policy.to_fact(None).invalid {
         Some(problem) => (VALID, false, Reason::QueueInvalid.to_string(), problem),
         None => checked(),

@@ -193,18 +193,6 @@ impl CapacityPolicy {
         Some(stated.known().copied().unwrap_or(Tenancy::Closed))
     }
 
-    /// Checks the quotas over all pools, which count with those of the Queue.
-    fn check_quota(&self, checks: &mut Checks) {
-        if let Some(unnamed) = self
-            .bounds()
-            .iter()
-            .position(|bounds| bounds.name.is_empty())
-        {
-            checks.fail(format!("spec.resources[{unnamed}].name is missing"));
-        }
-        checks.bounds("spec", &self.spec.resources);
-    }
-
     fn ageing(&self, checks: &mut Checks) -> Option<facts::Ageing> {
         let ageing = self.spec.ageing.as_ref()?;
         let field = "spec.ageing.intervalSeconds";
@@ -272,12 +260,12 @@ pub fn closed_to(
 
 /// Reads values, and keeps the first problem.
 #[derive(Default)]
-struct Checks {
+pub(super) struct Checks {
     first: Option<String>,
 }
 
 impl Checks {
-    fn fail(&mut self, problem: String) {
+    pub(super) fn fail(&mut self, problem: String) {
         self.first.get_or_insert(problem);
     }
 
@@ -295,11 +283,16 @@ impl Checks {
         })
     }
 
-    /// Reads the quotas below `field`: guarantee, deserved and capability.
-    fn bounds(&mut self, field: &str, stated: &Loose<Vec<CapacityPolicyBounds>>) -> [Resources; 3] {
+    /// Reads the quotas in `list`: guarantee, deserved and capability, each of which is named below `field`.
+    pub(super) fn bounds(
+        &mut self,
+        field: &str,
+        list: &str,
+        stated: &Loose<Vec<CapacityPolicyBounds>>,
+    ) -> [Resources; 3] {
         if let Loose::Unknown(value) = stated {
             self.fail(format!(
-                "{field}.resources: {value} is not a list of name, guarantee, deserved and capability"
+                "{list}: {value} is not a list of name, guarantee, deserved and capability"
             ));
         }
         let stated = stated.known().map_or(&[][..], Vec::as_slice);
@@ -348,8 +341,9 @@ impl CapacityPolicyPool {
         if self.name.is_empty() {
             checks.fail(format!("spec.pools[{index}].name is missing"));
         }
+        let field = format!("spec.pools[{index}]");
         let [guarantee, deserved, capability] =
-            checks.bounds(&format!("spec.pools[{index}]"), &self.resources);
+            checks.bounds(&field, &format!("{field}.resources"), &self.resources);
         PoolBound {
             class: PoolClass::new(&self.class),
             guarantee,

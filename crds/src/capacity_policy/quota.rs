@@ -1,8 +1,10 @@
 //! The quota of a queue over all pools: what its Queue and its CapacityPolicy state together.
 //!
-//! Either alone is enough. Where both state a value and differ, the lower amount counts, so that no edit of one of
-//! them lifts a quota that the other states.
+//! Either alone is enough. Where both state an amount and differ, the lower one counts, so that no edit of one of them
+//! lifts a quota that the other states. A Queue that Muster created for a policy is one only while the policy states
+//! the queue: without it the queue would have no bounds.
 
+use super::fact::Checks;
 use super::{CapacityPolicy, CapacityPolicyBounds};
 use crate::loose::{QuantityList, QuantityText};
 use crate::names::QUEUE_OF_POLICY_ANNOTATION;
@@ -33,6 +35,29 @@ impl CapacityPolicy {
     pub fn bounds(&self) -> &[CapacityPolicyBounds] {
         self.spec.resources.known().map_or(&[], Vec::as_slice)
     }
+
+    /// Checks the quotas over all pools, which count with those of the Queue.
+    pub(super) fn check_quota(&self, checks: &mut Checks) {
+        if let Some(unnamed) = self
+            .bounds()
+            .iter()
+            .position(|bounds| bounds.name.is_empty())
+        {
+            checks.fail(format!("spec.resources[{unnamed}].name is missing"));
+        }
+        let names: Vec<&String> = self.bounds().iter().map(|bounds| &bounds.name).collect();
+        let is_again = |at: &usize| {
+            names
+                .iter()
+                .take(*at)
+                .any(|name| Some(name) == names.get(*at))
+        };
+        if let Some(at) = (0..names.len()).find(is_again) {
+            let name = &self.bounds()[at].name;
+            checks.fail(format!("spec.resources[{at}].name: {name} is there twice"));
+        }
+        checks.bounds("spec.resources", "spec.resources", &self.spec.resources);
+    }
 }
 
 impl Queue {
@@ -46,41 +71,27 @@ impl Queue {
         queue
     }
 
-    /// Returns true if Muster created it for a policy, and no person has stated anything in it since.
+    /// Returns true if Muster created it for a policy, and nobody has stated an amount in it since.
     #[must_use]
     pub fn is_of_policy(&self) -> bool {
         let annotations = self.metadata.annotations.as_ref();
         let made = annotations.is_some_and(|all| all.contains_key(QUEUE_OF_POLICY_ANNOTATION));
-        // The API server and Volcano write defaults.
-        let stated = QueueSpec {
-            weight: self.spec.weight.filter(|weight| *weight != 1),
-            priority: self.spec.priority.filter(|priority| *priority != 0),
-            parent: self.parent().map(|parent| parent.to_string()),
-            reclaimable: self.spec.reclaimable.filter(|reclaimable| !reclaimable),
-            guarantee: self
-                .spec
-                .guarantee
-                .clone()
-                .filter(|of| !of.resource.is_empty()),
-            dequeue_strategy: None,
-            ..self.spec.clone()
-        };
-        made && stated == QueueSpec::default()
+        let guarantee = self.spec.guarantee.as_ref();
+        made && self.spec.capability.is_empty()
+            && self.spec.deserved.is_empty()
+            && guarantee.is_none_or(|guarantee| guarantee.resource.is_empty())
     }
 
-    /// Returns the queue with what its policy states. One that was created for a policy that states no queue any more
-    /// takes no jobs: without the policy it would have no bounds.
+    /// Returns the queue with what its policy states; `None` if it was created for a policy that does not state the
+    /// queue any more.
     #[must_use]
-    pub fn with_policy(&self, policy: Option<&CapacityPolicy>) -> StatedQueue {
+    pub fn with_policy(&self, policy: Option<&CapacityPolicy>) -> Option<StatedQueue> {
         let mut stated = StatedQueue {
             queue: self.clone(),
             conflicts: Vec::new(),
         };
         let Some(policy) = policy.filter(|policy| policy.states_queue()) else {
-            if self.is_of_policy() {
-                stated.queue.status.state = Some("Closed".to_owned());
-            }
-            return stated;
+            return (!self.is_of_policy()).then_some(stated);
         };
         stated.add_parent(policy);
         for bounds in policy.bounds() {
@@ -95,7 +106,7 @@ impl Queue {
                 &mut guarantee.resource
             });
         }
-        stated
+        Some(stated)
     }
 }
 
@@ -111,13 +122,10 @@ impl StatedQueue {
             return;
         };
         let own = self.queue.spec.parent.as_deref();
-        let own = own.filter(|parent| !parent.is_empty());
+        // Volcano writes the root where nothing is stated.
+        let own = own.filter(|parent| !parent.is_empty() && *parent != ROOT);
         match own {
             None => self.queue.spec.parent = Some(stated.to_owned()),
-            // Volcano writes the root where nothing is stated.
-            Some(ROOT) if self.queue.is_of_policy() => {
-                self.queue.spec.parent = Some(stated.to_owned());
-            }
             Some(own) if own != stated => {
                 let name = self.name();
                 let conflict = format!(

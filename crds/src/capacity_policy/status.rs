@@ -14,7 +14,7 @@ pub struct CapacityPolicyStatus {
     /// The generation of the spec that this status is about.
     #[serde(deserialize_with = "lenient")]
     pub observed_generation: Option<i64>,
-    /// Valid, Effective, Open.
+    /// Valid, Effective, Consistent, Open.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[serde(deserialize_with = "lenient")]
     pub conditions: Vec<Condition>,

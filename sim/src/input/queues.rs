@@ -124,7 +124,10 @@ impl QueueManifests<'_> {
             }
             let object = object.cloned();
             let object = object.unwrap_or_else(|| Queue::of_policy(name.as_str()));
-            let stated = object.with_policy(Some(policy));
+            // The policy states the queue.
+            let Some(stated) = object.with_policy(Some(policy)) else {
+                continue;
+            };
             if let Some(conflict) = stated.conflicts.first() {
                 return Err(manifests::invalid(place, conflict));
             }

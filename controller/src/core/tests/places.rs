@@ -258,21 +258,48 @@ impl Stage {
     }
 }
 
+impl Stage {
+    fn remove_policy(&mut self, name: &str) {
+        self.api.remove(&policy_path(name));
+        self.take(Input::Policy(Delta::Gone(ObjectKey {
+            namespace: None,
+            name: name.to_owned(),
+        })));
+    }
+
+    /// Runs until nothing changes, `ms` later.
+    async fn settle_after(&mut self, ms: i64) {
+        self.ahead_ms += ms;
+        self.settle().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_states_its_queue_gets_a_queue_which_goes_with_it() {
     let mut stage = Stage::bare(&FakeApi::new(), true).await;
-    stage.list_all();
     let resources = json!([{"name": "cpu", "capability": 2}]);
-    stage.put_policy("x", "kubectl", json!({ "resources": resources }));
+    // It was there before Muster.
+    stage.put_policy(
+        "x",
+        "kubectl",
+        json!({"resources": resources, "parent": "q"}),
+    );
     stage.put_policy("none", "kubectl", json!({"ordering": "StrictFIFO"}));
+    stage.settle_unready().await;
+    stage.list_all();
+    stage.put_queue("q", json!({"capability": {"cpu": 4}}));
     stage.settle().await;
+    assert_eq!(
+        stage.api.get(&queue_path("x")),
+        None,
+        "its author has time to apply one"
+    );
+    stage.settle_after(5_000).await;
     assert_eq!(stage.api.get(&queue_path("none")), None);
     let queue = stage.api.get(&queue_path("x")).unwrap();
     let made = &queue["metadata"]["annotations"][names::QUEUE_OF_POLICY_ANNOTATION];
     assert_eq!(made, "true", "{queue}");
-    let ours = binding_writer::overrides::MANAGER;
-    let managed = json!([{"manager": ours, "operation": "Apply"}]);
-    stage.change_queue("x", json!({"metadata": {"managedFields": managed}}));
+    stage.echo_queue("x");
     for (job, cpus) in [("a", 2), ("b", 1)] {
         stage.job_in(job, "x", cpus);
     }
@@ -280,18 +307,58 @@ async fn a_policy_that_states_its_queue_gets_a_queue_which_goes_with_it() {
     assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.shown("b"), "no record, gated []");
 
-    // Without the policy the queue has no bounds: it takes no jobs, and its Queue is deleted.
-    let policy = object_key("", "x").name;
-    stage.api.remove(&policy_path("x"));
-    stage.take(Input::Policy(Delta::Gone(ObjectKey {
-        namespace: None,
-        name: policy,
-    })));
-    stage.rest_with_queues(&["a", "b"], 0).await;
+    // Without the policy its Queue has no bounds: it is deleted, and takes no jobs. What runs stays charged above it,
+    // where 4 may be used, also if somebody has stated a weight in the Queue.
+    stage.change_queue("x", json!({"spec": {"weight": 2}}));
+    stage.remove_policy("x");
+    stage.put_queue("y", json!({"parent": "q"}));
+    stage.job_in("c", "y", 3);
+    stage.rest_with_queues(&["a", "b", "c"], 0).await;
+    assert_eq!(stage.shown("a"), r#"Admitted 1 open ["m1"]"#);
     assert_eq!(stage.shown("b"), "no record, gated []");
+    assert_eq!(stage.shown("c"), "no record, gated []");
+    assert!(
+        stage.reason("c").contains("queue q"),
+        "{}",
+        stage.reason("c")
+    );
+    stage.settle_after(5_000).await;
+    assert_eq!(stage.api.get(&queue_path("x")), None);
+    stage.rest_with_queues(&["a", "b", "c"], 0).await;
+    assert_eq!(stage.shown("c"), "no record, gated []");
+    stage.change("a", done());
+    stage.rest_with_queues(&["a", "b", "c"], 0).await;
+    assert_eq!(stage.shown("c"), r#"Admitted 1 open ["m1"]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_is_replaced_is_not_created_in_between() {
+    let mut stage = Stage::bare(&FakeApi::new(), true).await;
+    stage.list_all();
+    let resources = json!([{"name": "memory", "capability": "1Gi"}]);
+    stage.put_queue("x", json!({"capability": {"cpu": 2}}));
+    stage.put_policy("x", "kubectl", json!({ "resources": resources }));
+    stage.settle_after(60_000).await;
+    stage.delete_queue("x");
+    stage.settle_after(4_000).await;
+    assert_eq!(stage.api.get(&queue_path("x")), None);
+    stage.put_queue("x", json!({"capability": {"cpu": 2}}));
+    stage.settle_after(60_000).await;
+    let queue = stage.api.get(&queue_path("x")).unwrap();
+    assert_eq!(queue["metadata"]["annotations"], Value::Null, "{queue}");
+    // An amount that a person states in a Queue of Muster's makes it theirs.
+    stage.delete_queue("x");
     stage.settle().await;
-    let left = stage.api.get(&queue_path("x"));
-    assert!(left.is_none_or(|queue| !queue["metadata"]["deletionTimestamp"].is_null()));
+    stage.settle_after(5_000).await;
+    stage.echo_queue("x");
+    stage.change_queue("x", json!({"spec": {"capability": {"cpu": 1}}}));
+    stage.remove_policy("x");
+    stage.settle_after(60_000).await;
+    let queue = stage.api.get(&queue_path("x")).unwrap();
+    assert_eq!(
+        queue["metadata"]["annotations"][names::QUEUE_OF_POLICY_ANNOTATION],
+        "true"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -274,7 +274,7 @@ fn values_that_name_nothing_are_listed_with_what_is_meant() {
     let told = said(&known, json!({"cpu": "8"}), fine).unwrap();
     insta::assert_snapshot!(told, @"True Checked: every name in it exists");
     let told = said(&known, json!({"nvidia.com/gpus": "8"}), json!({})).unwrap();
-    insta::assert_snapshot!(told, @"False NoEffect: spec.capability of the Queue: nvidia.com/gpus has no effect: no node has this resource and no job of the queue asks for it; nvidia.com/gpu is meant?");
+    insta::assert_snapshot!(told, @"False NoEffect: capability of the queue: nvidia.com/gpus has no effect: no node has this resource and no job of the queue asks for it; nvidia.com/gpu is meant?");
     let wrong = json!({
         "pools": [{
             "name": "h100", "class": "h100", "clusters": ["m3"], "resources": [{"name": "memory", "capability": "4"}],

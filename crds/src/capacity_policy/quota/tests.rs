@@ -1,7 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use facts::QueueState;
 use serde_json::{Value, json};
 
 fn queue(spec: Value) -> Queue {
@@ -29,13 +28,15 @@ fn either_object_alone_states_the_whole_queue() {
         "parent": "lab", "guarantee": {"resource": {"nvidia.com/gpu": 2}}, "deserved": {"nvidia.com/gpu": "4"},
         "capability": {"nvidia.com/gpu": 8, "cpu": "64"},
     }));
-    let by_policy = Queue::of_policy("q").with_policy(Some(&in_policy));
-    let by_queue = in_queue.with_policy(Some(&policy(json!({}))));
+    let by_policy = Queue::of_policy("q").with_policy(Some(&in_policy)).unwrap();
+    let by_queue = in_queue.with_policy(Some(&policy(json!({})))).unwrap();
     assert_eq!(by_policy.queue.to_fact(), by_queue.queue.to_fact());
     // Both may state the same, in other words too.
-    let by_both = in_queue.with_policy(Some(&policy(
-        json!({"parent": "lab", "resources": gpus("8000m")}),
-    )));
+    let by_both = in_queue
+        .with_policy(Some(&policy(
+            json!({"parent": "lab", "resources": gpus("8000m")}),
+        )))
+        .unwrap();
     assert_eq!(by_both.queue.to_fact(), by_queue.queue.to_fact());
     for stated in [by_policy, by_queue, by_both] {
         assert_eq!(stated.conflicts, Vec::<String>::new());
@@ -59,12 +60,16 @@ fn of_two_amounts_the_lower_counts_and_both_objects_are_named() {
         ),
     ] {
         let queue = queue(json!({"capability": {"nvidia.com/gpu": in_queue}}));
-        let stated = queue.with_policy(Some(&policy(json!({"resources": gpus(in_policy)}))));
+        let stated = queue
+            .with_policy(Some(&policy(json!({"resources": gpus(in_policy)}))))
+            .unwrap();
         assert_eq!(stated.queue.to_fact().capability.to_string(), want);
         assert_eq!(stated.conflicts, [says]);
     }
     let queue = queue(json!({"parent": "lab"}));
-    let stated = queue.with_policy(Some(&policy(json!({"parent": "other"}))));
+    let stated = queue
+        .with_policy(Some(&policy(json!({"parent": "other"}))))
+        .unwrap();
     assert_eq!(stated.queue.parent(), Some("lab".into()));
     let says = "parent is lab in Queue q and other in spec.parent of CapacityPolicy q: that of the Queue counts";
     assert_eq!(stated.conflicts, [says]);
@@ -75,12 +80,13 @@ fn an_amount_that_cannot_be_read_stops_the_queue() {
     let wrong = policy(json!({"resources": gpus("8x")}));
     let problem = wrong.to_fact(None).invalid.unwrap();
     assert!(
-        problem.starts_with("spec.capability[nvidia.com/gpu]: quantity \"8x\""),
+        problem.starts_with("spec.resources.capability[nvidia.com/gpu]: quantity \"8x\""),
         "{problem}"
     );
     assert!(
         Queue::of_policy("q")
             .with_policy(Some(&wrong))
+            .unwrap()
             .queue
             .to_fact()
             .invalid
@@ -98,26 +104,42 @@ fn an_amount_that_cannot_be_read_stops_the_queue() {
 }
 
 #[test]
-fn the_queue_of_a_policy_that_states_none_any_more_takes_no_jobs() {
+fn the_queue_of_a_policy_is_none_once_the_policy_does_not_state_it() {
     let made = Queue::of_policy("q");
     for policy in [None, Some(policy(json!({"ordering": "StrictFIFO"})))] {
-        let stated = made.with_policy(policy.as_ref());
-        assert_eq!(stated.queue.to_fact().state, QueueState::Closed);
+        assert_eq!(made.with_policy(policy.as_ref()), None);
     }
-    // What the servers fill in does not count; what a person states makes the Queue theirs.
+    // Whatever else is stated in it, without an amount it would have no bounds.
     for (spec, is_made) in [
         (
             json!({"weight": 1, "reclaimable": true, "parent": "root", "guarantee": {}}),
             true,
         ),
-        (json!({"weight": 2}), false),
+        (
+            json!({"weight": 2, "reclaimable": false, "parent": "lab", "dequeueStrategy": "fifo"}),
+            true,
+        ),
         (json!({"capability": {"cpu": 1}}), false),
-        (json!({"reclaimable": false}), false),
+        (json!({"deserved": {"cpu": 1}}), false),
+        (json!({"guarantee": {"resource": {"cpu": 1}}}), false),
     ] {
         let mut edited = made.clone();
         edited.spec = queue(spec.clone()).spec;
         assert_eq!(edited.is_of_policy(), is_made, "{spec}");
-        let state = edited.with_policy(None).queue.to_fact().state;
-        assert_eq!(state == QueueState::Closed, is_made, "{spec}");
+        assert_eq!(edited.with_policy(None).is_none(), is_made, "{spec}");
     }
+    // That of a person stays one, as in Volcano.
+    assert!(queue(json!({})).with_policy(None).is_some());
+}
+
+#[test]
+fn the_root_that_volcano_writes_is_no_parent_of_its_own() {
+    let queue = queue(json!({"parent": "root", "capability": {"cpu": 1}}));
+    let stated = queue
+        .with_policy(Some(&policy(json!({"parent": "lab"}))))
+        .unwrap();
+    assert_eq!(
+        (stated.queue.parent(), stated.conflicts),
+        (Some("lab".into()), Vec::new())
+    );
 }
