@@ -234,7 +234,6 @@ impl Core {
         for name in mirror.queues().keys().chain(mirror.policies().keys()) {
             self.publisher.due.queue(name);
         }
-        let mirror = &self.reconciler.mirror;
         self.reconciler.fleet.begin_fault_policies(mirror);
         for name in self.reconciler.mirror.fault_policies().keys() {
             self.publisher.due.fault_policy(name);

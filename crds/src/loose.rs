@@ -41,6 +41,13 @@ impl<T> Loose<T> {
     }
 }
 
+impl<T> Loose<Vec<T>> {
+    /// Returns the items of a list; none if it cannot be read.
+    pub fn items(&self) -> &[T] {
+        self.known().map_or(&[], Vec::as_slice)
+    }
+}
+
 impl<T: JsonSchema> Loose<T> {
     /// Returns what is wrong with an unknown value, and which words are possible: those of the schema.
     pub fn problem(&self) -> Option<String> {

@@ -97,10 +97,7 @@ impl ObjectWriter {
 
     /// Submits the deletion of a cluster-scoped object in the version of `metadata`. Another version stays.
     pub(crate) fn delete_version(&self, resource: &ApiResource, metadata: &ObjectMeta) {
-        let version = Preconditions {
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
-        };
+        let version = version_of(metadata);
         let name = metadata.name.as_deref().unwrap_or_default();
         self.submit(resource, None, name, Desired::VersionDeleted(version));
     }
@@ -269,6 +266,13 @@ async fn delete_version(
     unless_conflict(api.delete(name, &params).await.map(drop))
 }
 
+fn version_of(metadata: &ObjectMeta) -> Preconditions {
+    Preconditions {
+        uid: metadata.uid.clone(),
+        resource_version: metadata.resource_version.clone(),
+    }
+}
+
 /// Passes a result on, but for a conflict: the object is there already, or in another version. The watch shows that,
 /// and it is decided again.
 fn unless_conflict(result: kube::Result<()>) -> Result<(), CallError> {
@@ -286,10 +290,7 @@ async fn delete_ours(api: &Api<DynamicObject>, name: &str) -> Result<(), CallErr
     if !overrides::is_ours(&object.metadata) {
         return Ok(());
     }
-    let params = DeleteParams::default().preconditions(Preconditions {
-        uid: object.metadata.uid,
-        resource_version: object.metadata.resource_version,
-    });
+    let params = DeleteParams::default().preconditions(version_of(&object.metadata));
     api.delete(name, &params).await?;
     Ok(())
 }

@@ -113,7 +113,7 @@ pub(crate) fn make_queue(objects: &ObjectWriter, name: &str) {
     let object = json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",
-        "metadata": { "name": name, "annotations": { (names::QUEUE_OF_POLICY_ANNOTATION): "true" } },
+        "metadata": Queue::of_policy(name).metadata,
         "spec": {},
     });
     objects.create(&ApiResource::erase::<Queue>(&()), name, object);

@@ -295,7 +295,6 @@ impl Checks {
                 "{list}: {value} is not a list of name, guarantee, deserved and capability"
             ));
         }
-        let stated = stated.known().map_or(&[][..], Vec::as_slice);
         type Part = fn(&CapacityPolicyBounds) -> &Option<QuantityText>;
         let parts: [(&str, Part); 3] = [
             ("guarantee", |bounds| &bounds.guarantee),
@@ -303,7 +302,7 @@ impl Checks {
             ("capability", |bounds| &bounds.capability),
         ];
         parts.map(|(part, of)| {
-            let stated = stated.iter();
+            let stated = stated.items().iter();
             let list: QuantityList = stated
                 .filter_map(|bounds| Some((bounds.name.clone(), of(bounds).clone()?)))
                 .collect();
@@ -331,7 +330,7 @@ impl CapacityPolicyPool {
     /// Returns the bounds that can be read; [`CapacityPolicy::to_fact`] reports the others.
     #[must_use]
     pub fn bounds(&self) -> &[CapacityPolicyBounds] {
-        self.resources.known().map_or(&[], Vec::as_slice)
+        self.resources.items()
     }
 
     fn bound(&self, index: usize, checks: &mut Checks) -> PoolBound {

@@ -10,6 +10,7 @@ use crate::loose::{QuantityList, QuantityText};
 use crate::names::QUEUE_OF_POLICY_ANNOTATION;
 use crate::queue::{Guarantee, Queue, QueueSpec, ROOT};
 use facts::ResourceName;
+use std::collections::BTreeSet;
 
 #[cfg(test)]
 mod tests;
@@ -33,28 +34,19 @@ impl CapacityPolicy {
     /// Returns the quotas over all pools that can be read; [`Self::to_fact`] reports the others.
     #[must_use]
     pub fn bounds(&self) -> &[CapacityPolicyBounds] {
-        self.spec.resources.known().map_or(&[], Vec::as_slice)
+        self.spec.resources.items()
     }
 
     /// Checks the quotas over all pools, which count with those of the Queue.
     pub(super) fn check_quota(&self, checks: &mut Checks) {
-        if let Some(unnamed) = self
-            .bounds()
-            .iter()
-            .position(|bounds| bounds.name.is_empty())
-        {
-            checks.fail(format!("spec.resources[{unnamed}].name is missing"));
-        }
-        let names: Vec<&String> = self.bounds().iter().map(|bounds| &bounds.name).collect();
-        let is_again = |at: &usize| {
-            names
-                .iter()
-                .take(*at)
-                .any(|name| Some(name) == names.get(*at))
-        };
-        if let Some(at) = (0..names.len()).find(is_again) {
-            let name = &self.bounds()[at].name;
-            checks.fail(format!("spec.resources[{at}].name: {name} is there twice"));
+        let mut names = BTreeSet::new();
+        for (at, bounds) in self.bounds().iter().enumerate() {
+            let name = &bounds.name;
+            if name.is_empty() {
+                checks.fail(format!("spec.resources[{at}].name is missing"));
+            } else if !names.insert(name) {
+                checks.fail(format!("spec.resources[{at}].name: {name} is there twice"));
+            }
         }
         checks.bounds("spec.resources", "spec.resources", &self.spec.resources);
     }

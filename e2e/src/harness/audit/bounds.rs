@@ -180,35 +180,36 @@ fn of_queue(name: &str, spec: &Value) -> BTreeMap<BoundScope, u128> {
 
 fn of_policy(name: &str, spec: &Value) -> BTreeMap<BoundScope, u128> {
     let pools = spec["pools"].as_array().into_iter().flatten();
-    let bounds = pools.flat_map(|pool| {
+    let pools = pools.flat_map(|pool| {
         let clusters = pool["clusters"].as_array().map(|clusters| {
             let names = clusters.iter().filter_map(Value::as_str);
             names.map(str::to_owned).collect::<BTreeSet<String>>()
         });
-        let resources = pool["resources"].as_array().into_iter().flatten();
-        resources.filter_map(move |bounds| {
-            let scope = BoundScope {
-                queue: name.to_owned(),
-                resource: bounds["name"].as_str().unwrap_or_default().to_owned(),
-                class: pool["class"].as_str().map(str::to_owned),
-                clusters: clusters.clone(),
-            };
-            let capability = &bounds["capability"];
-            (!capability.is_null()).then(|| (scope, amount_of(capability)))
-        })
+        let class = pool["class"].as_str().map(str::to_owned);
+        of_list(name, &pool["resources"], class, clusters)
     });
-    let totals = spec["resources"].as_array().into_iter().flatten();
-    let totals = totals.filter_map(|bounds| {
+    let totals = of_list(name, &spec["resources"], Some(ALL_CLASSES.to_owned()), None);
+    pools.chain(totals).collect()
+}
+
+/// Returns the capabilities in a list of resources.
+fn of_list(
+    name: &str,
+    list: &Value,
+    class: Option<String>,
+    clusters: Option<BTreeSet<String>>,
+) -> impl Iterator<Item = (BoundScope, u128)> {
+    let resources = list.as_array().into_iter().flatten();
+    resources.filter_map(move |bounds| {
         let scope = BoundScope {
             queue: name.to_owned(),
             resource: bounds["name"].as_str().unwrap_or_default().to_owned(),
-            class: Some(ALL_CLASSES.to_owned()),
-            clusters: None,
+            class: class.clone(),
+            clusters: clusters.clone(),
         };
         let capability = &bounds["capability"];
         (!capability.is_null()).then(|| (scope, amount_of(capability)))
-    });
-    bounds.chain(totals).collect()
+    })
 }
 
 /// A quota that cannot be read counts as zero: its queue admits no jobs.

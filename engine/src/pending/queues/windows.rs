@@ -52,20 +52,22 @@ impl PendingQueues {
 
     /// The queues in whose reservation window an active class of a shape is, in no order.
     pub(crate) fn with_active_in_window(&self, shape: ShapeId) -> impl Iterator<Item = QueueId> {
+        self.active_in_window(shape).map(|(_, queue)| queue.id())
+    }
+
+    fn active_in_window(
+        &self,
+        shape: ShapeId,
+    ) -> impl Iterator<Item = (&QueueName, &PendingQueue)> {
         let queues = self.in_window.get(&shape).into_iter().flatten();
-        let queues = queues.filter_map(|queue| self.by_name.get(queue));
-        let active = queues.filter(move |queue| queue.first_active(shape).is_some());
-        active.map(PendingQueue::id)
+        let queues = queues.filter_map(|name| Some((name, self.by_name.get(name)?)));
+        queues.filter(move |(_, queue)| queue.first_active(shape).is_some())
     }
 
     /// Has all queues looked at again in whose reservation window an active class of a shape is.
     pub(crate) fn note_window_changed(&mut self, shape: ShapeId) {
-        let queues = self.in_window.get(&shape).into_iter().flatten();
-        let active = queues.filter(|queue| {
-            let pending_queue = self.by_name.get(*queue);
-            pending_queue.is_some_and(|queue| queue.first_active(shape).is_some())
-        });
-        let active: Vec<QueueName> = active.cloned().collect();
+        let active = self.active_in_window(shape);
+        let active: Vec<QueueName> = active.map(|(name, _)| name.clone()).collect();
         active.iter().for_each(|queue| self.note_changed(queue));
     }
 
