@@ -250,7 +250,8 @@ fn behind_preemptor(engine: &mut Engine, entry: &PendingEntry) {
 
 /// More is charged to a queue, by an admission, an adoption, growth or pods. That moves it and those above it back in
 /// the order, with the owners of reservations below them: jobs that such a reservation stopped may come before its
-/// owner now. Those for which none was possible are looked at when the queues are ranked.
+/// owner now. Other moves in the order wake them when the queues are ranked
+/// ([`crate::cycle::unreservable`]).
 fn queue_moved_back(engine: &mut Engine, queue: &QueueName, path: &[QueueName]) {
     // The first below the root: the root itself moves nowhere.
     let Some(top) = path.get(1) else {
@@ -380,6 +381,9 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
             replan_after(engine, before);
         }
         engine.pending.shapes.timed_feasible();
+    }
+    // What it will use of a guarantee is not kept free for that besides: that may leave more to others.
+    if before.is_some() || engine.quota.is_guaranteed_any(&planned.queue) {
         engine.pending.queues.wake(&RequeueCondition::Reservation);
     }
     // A job behind it may have reserved its nodes until the start that it had.

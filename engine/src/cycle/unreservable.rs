@@ -1,14 +1,16 @@
-//! Jobs for which no reservation is possible, and when one may be.
+//! Jobs that reservations stop, and those for which none is possible: when they come before an owner.
 //!
 //! That none is possible is noted of jobs, and of shapes for all jobs behind every owner of reserved nodes. A search
 //! for the next head takes a note of a shape for one of all its jobs. So queues with a job in their window that is
-//! before an owner are marked dirty when the note is made, and when the job comes before an owner later. Queues move in
-//! the order by charges that come or go, by past usage that fades, and by the first job that is pending in them: they
-//! are looked at when they are ranked, whatever moved them.
+//! before an owner are marked dirty when the note is made, and when the job comes before an owner later. What is
+//! reserved for an owner does not bind the jobs before it: classes that wait for a reservation to be dropped are woken
+//! when their first job comes before an owner. Queues move in the order by charges that come or go, by past usage that
+//! fades, and by the first job that is pending in them: they are looked at when they are ranked, whatever moved them.
 
 use crate::api::job::QueueOrder;
 use crate::backfill::{feasible, withheld};
 use crate::cycle::wake::mark_dirty;
+use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::shapes::ShapeId;
 use crate::quota::{QueueId, RankMoves};
 use crate::reservation::store::Reservation;
@@ -53,58 +55,113 @@ pub(crate) fn note_unreservable(engine: &mut Engine, queue: &QueueName, rank: &Q
     }
 }
 
+/// Which owners of reservations stop a job.
+#[derive(Debug, Clone, Copy)]
+enum AmongOwners {
+    /// Those of reserved nodes: beside them no reservation was possible.
+    OfNodes,
+    /// Those of reserved quota too: what they reserve is withheld.
+    All,
+}
+
+/// The last in order of some owners, preemptors left out.
+struct LastOwners<'a> {
+    of_nodes: Option<&'a Reservation>,
+    of_all: Option<&'a Reservation>,
+}
+
+impl<'a> LastOwners<'a> {
+    fn among(inputs: Inputs<'_>, owners: Vec<&'a Reservation>) -> Self {
+        let has_nodes = |kept: &&Reservation| !kept.nodes.is_empty();
+        Self {
+            of_nodes: feasible::last_of(inputs, owners.iter().copied().filter(has_nodes)),
+            of_all: feasible::last_of(inputs, owners.into_iter()),
+        }
+    }
+
+    /// Returns true if a job is before the last of them.
+    fn is_before(
+        &self,
+        inputs: Inputs<'_>,
+        owners: AmongOwners,
+        (queue, rank): (&QueueName, &QueueOrder),
+    ) -> bool {
+        let last = match owners {
+            AmongOwners::OfNodes => self.of_nodes,
+            AmongOwners::All => self.of_all,
+        };
+        last.is_some_and(|owner| !feasible::stands_before(inputs, owner, queue, rank))
+    }
+}
+
 /// Queues were ranked again. What is reserved for an owner binds those jobs no more that are before it now.
 pub(super) fn order_moved(engine: &mut Engine, moves: &OrderMoves) {
     let inputs = engine.inputs();
-    let is_any = !moves.sooner.is_empty() || !moves.later.is_empty();
-    if !is_any || !inputs.pending.has_unreservable() {
+    if moves.sooner.is_empty() && moves.later.is_empty() {
         return;
     }
     let is_below = |queue: &QueueName, above: &BTreeSet<QueueId>| {
         let path = inputs.quota.id(queue).map(|id| inputs.quota.path_of(id));
         path.is_some_and(|path| path.iter().any(|id| above.contains(id)))
     };
-    let last = feasible::last_holder(inputs);
-    let later = inputs.reservations.with_nodes();
-    let later = later.filter(|kept| !moves.later.is_empty() && is_below(&kept.queue, &moves.later));
-    let later = feasible::last_of(inputs, later);
-    let may_be_free = |queue: &QueueName, rank: &QueueOrder| {
-        let is_before = |owner: &Reservation| !feasible::stands_before(inputs, owner, queue, rank);
-        later.is_some_and(is_before)
-            || (last.is_some_and(is_before) && is_below(queue, &moves.sooner))
+    let owners: Vec<&Reservation> = inputs.reservations.iter().collect();
+    let moved_later = |kept: &&Reservation| is_below(&kept.queue, &moves.later);
+    let later = LastOwners::among(inputs, owners.iter().copied().filter(moved_later).collect());
+    let all = LastOwners::among(inputs, owners);
+    let may_be_free = |owners, job: (&QueueName, &QueueOrder)| {
+        later.is_before(inputs, owners, job)
+            || (is_below(job.0, &moves.sooner) && all.is_before(inputs, owners, job))
     };
-    let (jobs, queues) = that_may_be_free(inputs, may_be_free);
-    retry(engine, jobs, &queues);
+    let free = that_may_be_free(inputs, may_be_free);
+    retry(engine, free);
 }
 
 /// The jobs of the queue of these owners come in another order.
 pub(super) fn owners_moved_back(engine: &mut Engine, owners: &[JobKey]) {
     let inputs = engine.inputs();
-    let owners = owners.iter().filter_map(|key| inputs.reservations.of(key));
-    let Some(last) = feasible::last_of(inputs, owners.filter(|kept| !kept.nodes.is_empty())) else {
-        return;
-    };
-    let is_before =
-        |queue: &QueueName, rank: &QueueOrder| !feasible::stands_before(inputs, last, queue, rank);
-    let (jobs, queues) = that_may_be_free(inputs, is_before);
-    retry(engine, jobs, &queues);
+    let moved = owners.iter().filter_map(|key| inputs.reservations.of(key));
+    let moved = LastOwners::among(inputs, moved.collect());
+    let free = that_may_be_free(inputs, |owners, job| moved.is_before(inputs, owners, job));
+    retry(engine, free);
 }
 
-/// The jobs for which no reservation was possible, and the queues in whose windows is a job with a shape of which that
-/// is noted, where `may_be_free` says so of the job.
+/// What no reservation may bind any more.
+struct MayBeFree {
+    /// Jobs for which no reservation was possible.
+    unreservable: BTreeSet<JobKey>,
+    /// Queues in whose windows is a job with a shape of which that is noted.
+    queues: BTreeSet<QueueName>,
+    /// Classes that wait for a reservation to be dropped.
+    parked: Vec<(QueueName, ShapeId)>,
+}
+
+/// Returns those of which `may_be_free` says so of the job, for a class of its first one.
 fn that_may_be_free(
     inputs: Inputs<'_>,
-    may_be_free: impl Fn(&QueueName, &QueueOrder) -> bool,
-) -> (BTreeSet<JobKey>, BTreeSet<QueueName>) {
+    may_be_free: impl Fn(AmongOwners, (&QueueName, &QueueOrder)) -> bool,
+) -> MayBeFree {
     let jobs = inputs.pending.unreservable().iter().filter(|key| {
         let line = inputs.jobs.line_of(key);
-        line.is_some_and(|line| may_be_free(&line.queue, &line.rank))
+        line.is_some_and(|line| may_be_free(AmongOwners::OfNodes, (&line.queue, &line.rank)))
     });
     let shapes = inputs.pending.shapes.unreservable();
     let queues = shapes.flat_map(|shape| in_windows(inputs, shape));
-    let queues = queues.filter(|(queue, first)| may_be_free(queue, first));
+    let queues = queues.filter(|first| may_be_free(AmongOwners::OfNodes, *first));
     let queues = queues.map(|(queue, _)| queue.clone());
-    (jobs.cloned().collect(), queues.collect())
+    let parked = inputs
+        .pending
+        .queues
+        .waiting_for(&RequeueCondition::Reservation);
+    let parked = parked.filter(|(queue, shape)| {
+        let pending_queue = inputs.pending.queues.pending_queue(queue);
+        let first = pending_queue.and_then(|pending_queue| pending_queue.class(*shape).next());
+        first.is_some_and(|first| may_be_free(AmongOwners::All, (queue, first)))
+    });
+    MayBeFree {
+        unreservable: jobs.cloned().collect(),
+        queues: queues.collect(),
+        parked: parked.cloned().collect(),
+    }
 }
 
 /// The queues in whose reservation window an active class of a shape is, each with the first job of that class.
@@ -121,9 +178,12 @@ fn in_windows(
     })
 }
 
-fn retry(engine: &mut Engine, jobs: BTreeSet<JobKey>, queues: &BTreeSet<QueueName>) {
-    engine.pending.retry_reservations(jobs);
-    for queue in queues {
+fn retry(engine: &mut Engine, free: MayBeFree) {
+    engine.pending.retry_reservations(free.unreservable);
+    for queue in &free.queues {
         mark_dirty(engine, queue);
+    }
+    for (queue, shape) in &free.parked {
+        engine.pending.queues.wake_class(queue, *shape);
     }
 }

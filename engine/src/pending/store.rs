@@ -123,11 +123,6 @@ impl Pending {
         &self.unreservable
     }
 
-    /// Returns true if it is noted of any job or shape that no reservation is possible.
-    pub(crate) fn has_unreservable(&self) -> bool {
-        !self.unreservable.is_empty() || self.shapes.unreservable().next().is_some()
-    }
-
     /// A reservation may be possible now for these jobs.
     pub(crate) fn retry_reservations(&mut self, mut jobs: BTreeSet<JobKey>) {
         jobs.retain(|key| self.unreservable.remove(key));

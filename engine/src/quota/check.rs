@@ -15,7 +15,7 @@ use crate::api::charge::Pools;
 use crate::overlay::Overlay;
 use crate::quota::accounts::Account;
 use crate::quota::idle::{IdleGuarantee, IdleGuarantees};
-use crate::quota::queue::QueueNode;
+use crate::quota::queue::{QueueId, QueueNode};
 use crate::quota::scopes::{OVERALL, ScopeId};
 use crate::quota::shortfall::{Shortfall, ShortfallDetail};
 use crate::quota::store::Quota;
@@ -187,6 +187,17 @@ impl Quota {
             account.is_some_and(|account| account.contributed.guarantee.get(resource) > 0)
         });
         guaranteed.map(|(_, node)| node.name.clone()).collect()
+    }
+
+    /// Returns true if anything is guaranteed to a queue or to one above it, the root left out.
+    pub(crate) fn is_guaranteed_any(&self, queue: &QueueName) -> bool {
+        let guaranteed = |account: &Account| {
+            let mut amounts = account.contributed.guarantee.iter();
+            amounts.any(|(_, amount)| amount > 0)
+        };
+        let path = self.id(queue).into_iter().flat_map(|id| self.upwards(id));
+        let mut path = path.filter(|(id, _)| *id != QueueId::ROOT);
+        path.any(|(_, node)| node.accounts.iter().any(|(_, account)| guaranteed(account)))
     }
 
     /// How much of what a queue is guaranteed over everything it does not use; negative if it uses more.

@@ -2,7 +2,7 @@
 //! evaluated again when that changes.
 
 use crate::world::{
-    World, cluster, deserving, foreign, gang, key, node, on, pods, policy, queue, role,
+    World, capped, cluster, deserving, foreign, gang, key, node, on, pods, policy, queue, role,
 };
 use engine::Event;
 use engine::facts::{Demand, NodeFact, PolicyFact, QueueFact};
@@ -252,4 +252,30 @@ fn a_job_is_evaluated_when_an_adopted_one_moves_the_owner_back() {
         progress: engine::Progress::Running,
     });
     assert_snapshot!(world.decide(), @"release small #1 a(n2)");
+}
+
+#[test]
+fn a_job_is_evaluated_when_past_usage_fades_and_its_queue_moves_forward() {
+    let mut world = World::new();
+    world.cluster("a", 3, "cpu 64, gpu 8");
+    world.queue(capped("lab", "gpu 8"));
+    for name in ["x", "y", "z"] {
+        let mut fades = policy(name);
+        fades.fair_share.usage_half_life_ms = Some(3_600_000);
+        world.policy(fades).queue(QueueFact {
+            parent: Some("lab".into()),
+            ..queue(name)
+        });
+    }
+    world.runs("past", "x", 1, "gpu 8");
+    world.wait(36_000).finish("past");
+    world.runs("old", "z", 1, "gpu 4");
+    world.add("small", "x", 1, "gpu 4");
+    world.add("wide", "y", 1, "gpu 8");
+    assert_snapshot!(world.decide(), @"");
+    let why = world.why("small");
+    assert!(why.contains("is kept for ns/wide, further ahead"), "{why}");
+    // Nothing else happens.
+    world.wait(360_000);
+    assert_snapshot!(world.decide(), @"release small #1 a(n0)");
 }

@@ -31,6 +31,14 @@ impl PendingQueues {
         }
     }
 
+    /// The classes that wait for a condition, each with its queue.
+    pub(crate) fn waiting_for(
+        &self,
+        condition: &RequeueCondition,
+    ) -> impl Iterator<Item = &(QueueName, ShapeId)> {
+        self.waiting.of(condition)
+    }
+
     /// Has those woken that wait for a condition in other queues than one.
     pub(crate) fn wake_others(&mut self, condition: &RequeueCondition, queue: &QueueName) {
         self.wake_those(condition, |other, _| other != queue);

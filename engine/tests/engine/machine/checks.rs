@@ -118,6 +118,9 @@ impl Model {
                 assert_eq!(self.state(key), Some(JobState::Ending));
                 self.taken += 1;
                 self.record_taken(key, *reason);
+                if *reason == Reason::StartDeadlineExceeded {
+                    self.failed.insert(key.clone());
+                }
                 self.check_evict(key, *reason, for_job.as_ref());
             }
         }
