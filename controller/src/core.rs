@@ -143,7 +143,7 @@ impl Core {
         }
         self.reconciler.pre_pull(now);
         self.run_actions();
-        self.effects.submit_writes();
+        self.effects.bindings.submit();
         let changed = self.reconciler.engine.take_changed();
         self.reconciler.queues.places.charged(&changed.queues);
         self.reconciler.queue_pass().keep_places(now);

@@ -37,7 +37,9 @@ mod status;
 
 use crate::core::{Core, Leading};
 use crate::effects::Effects;
-use crate::effects::events::EventRecorder;
+use crate::effects::bindings::BindingWrites;
+use crate::effects::events::{EventRecorder, Reports};
+use crate::effects::nodes::NodeTaints;
 use crate::effects::object_writer::ObjectWriter;
 use crate::effects::rights::RightsReviewer;
 use crate::effects::works_reader::WorksReader;
@@ -275,22 +277,21 @@ async fn live(
     };
     let places_itself = scheduler.is_some();
     let publisher = life.publisher(&overrides, status_subresource);
+    let events = EventRecorder::spawn(life.client.clone(), life.over.clone());
+    let failures = metrics.node_taint_failures.clone();
     let effects = Effects {
         client: life.client.clone(),
-        committer: life.committer(),
         scheduler,
         members,
         objects: publisher.objects.clone(),
         overrides,
         works_reader: WorksReader::spawn(life.client.clone()),
-        events: EventRecorder::spawn(life.client.clone(), life.over.clone()),
+        reports: Reports::new(events, life.notices(&metrics)),
         rights: RightsReviewer::spawn(life.client.clone(), life.inputs.clone(), life.over.clone()),
         inputs: life.inputs.clone(),
         checks: Arc::new(Semaphore::new(CHECKS)),
-        node_taint_failures: metrics.node_taint_failures.clone(),
-        leadership: life.term.leadership.clone(),
-        notices: life.notices(&metrics),
-        writes: Vec::new(),
+        taints: NodeTaints::new(life.term.leadership.clone(), failures),
+        bindings: BindingWrites::new(life.committer()),
     };
     let core = Core {
         role: Leading::Follows,

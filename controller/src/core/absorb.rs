@@ -3,6 +3,7 @@
 use crate::core::{Core, Leading};
 use crate::messages::enforcement::Enforcement;
 use crate::messages::input::Input;
+use crate::mirror::SeenBinding;
 use crate::reconcile::adoption::note_adoption;
 use crate::reconcile::placed::excess;
 use crate::reconcile::{JobPass, Reconciler, answers, record_guard, remains};
@@ -93,16 +94,18 @@ impl Core {
     fn binding(&mut self, delta: Delta<ResourceBinding>, now: Time) {
         let leads = self.leads();
         let reconciler = &mut self.reconciler;
-        let is_new = reconciler.mirror.is_new(&delta);
-        if let Delta::Upserted(binding) = &delta
-            && leads
-        {
+        let mut is_new = false;
+        if let Delta::Upserted(binding) = &delta {
             let key = binding.job_key();
-            reconciler.job(&key, now, |pass| record_guard::watch_record(pass, binding));
-        }
-        // The watch may show a new binding of the same name before a pass saw that the old one went.
-        if let Some(key) = reconciler.mirror.is_another(&delta) {
-            remains::forget_unless_charged(reconciler, &key);
+            let seen = reconciler.mirror.seen(binding);
+            is_new = seen != SeenBinding::Same;
+            if leads {
+                reconciler.job(&key, now, |pass| record_guard::watch_record(pass, binding));
+            }
+            // The watch may show a new binding of the same name before a pass saw that the old one went.
+            if seen == SeenBinding::Another {
+                remains::forget_unless_charged(reconciler, &key);
+            }
         }
         if let Delta::Gone(object) = &delta {
             let namespace = object.namespace.as_deref().unwrap_or_default();

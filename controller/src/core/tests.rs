@@ -41,7 +41,9 @@ mod steered;
 mod traces;
 
 use super::*;
-use crate::effects::events::EventRecorder;
+use crate::effects::bindings::BindingWrites;
+use crate::effects::events::{EventRecorder, Reports};
+use crate::effects::nodes::NodeTaints;
 use crate::effects::object_writer::ObjectWriter;
 use crate::effects::rights::RightsReviewer;
 use crate::effects::works_reader::WorksReader;
@@ -132,6 +134,7 @@ impl Stage {
             places_itself: with_scheduler,
             ..ReconcileOptions::default()
         };
+        let events = EventRecorder::spawn(client.clone(), cancel.clone());
         let metrics = ControllerMetrics::new(&registry);
         let core = Core {
             role: Leading::CatchesUp(binding_writer::term::Lead::new(0)),
@@ -152,20 +155,17 @@ impl Stage {
                 cancel.clone(),
             ),
             effects: Effects {
-                committer,
                 scheduler,
                 members: Members::default(),
                 objects: publisher.objects.clone(),
                 overrides,
                 works_reader: WorksReader::spawn(client.clone()),
-                events: EventRecorder::spawn(client.clone(), cancel.clone()),
+                reports: Reports::new(events, None),
                 rights: RightsReviewer::spawn(client.clone(), sender.clone(), cancel.clone()),
                 checks: Arc::new(Semaphore::new(2)),
-                node_taint_failures: metrics.node_taint_failures.clone(),
-                leadership: runtime::Leadership::always(),
-                notices: None,
+                taints: NodeTaints::new(runtime::Leadership::always(), Default::default()),
                 inputs: sender,
-                writes: Vec::new(),
+                bindings: BindingWrites::new(committer),
                 client,
             },
             publisher,

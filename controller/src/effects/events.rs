@@ -5,7 +5,9 @@
 //! come at a lower rate ([`crate::status::reason_events`]) and go before what happens to jobs, so that they arrive
 //! within seconds while hundreds of jobs are admitted.
 
+use crate::avoided_nodes::ClusterEvent;
 use crate::messages::job_event::{JobEvent, LONGEST_NOTE, PLACE, VALIDATE, WAIT, truncated};
+use crate::notices::Notices;
 use crds::karmada::ObjectReference;
 use k8s_openapi::api::core::v1 as core_v1;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -23,6 +25,27 @@ const REASONS: usize = 50;
 const PER_SECOND: u32 = 5;
 /// Most objects whose last event is remembered.
 const REMEMBERED: usize = 100_000;
+
+/// Where it is reported what happens.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    pub(super) events: EventRecorder,
+    /// Where notices are posted, if the operator wants them.
+    notices: Option<Notices>,
+}
+
+impl Reports {
+    pub(crate) fn new(events: EventRecorder, notices: Option<Notices>) -> Self {
+        Self { events, notices }
+    }
+
+    /// Posts a notice of what happened to a cluster or its nodes.
+    pub(super) fn notify(&self, event: ClusterEvent) {
+        if let Some(notices) = &self.notices {
+            notices.notify(event);
+        }
+    }
+}
 
 /// Records events of jobs and posts them at a limited rate.
 #[derive(Debug)]

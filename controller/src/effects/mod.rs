@@ -10,6 +10,7 @@
 //! Only this module has a client, the committer and the channels. Nothing here waits: calls over a network
 //! run in a task of their own. It must never decide which job starts or ends.
 
+pub(crate) mod bindings;
 pub(crate) mod events;
 mod failed_creates;
 pub(crate) mod jobs;
@@ -23,20 +24,17 @@ mod waiting_groups;
 pub(crate) mod works;
 pub(crate) mod works_reader;
 
-use crate::avoided_nodes::ClusterEvent;
-use crate::effects::events::EventRecorder;
+use crate::effects::bindings::BindingWrites;
+use crate::effects::events::Reports;
+use crate::effects::nodes::NodeTaints;
 use crate::effects::object_writer::ObjectWriter;
 use crate::effects::rights::RightsReviewer;
 use crate::effects::works_reader::WorksReader;
 use crate::messages::action::{BoundJob, Effect};
 use crate::messages::input::Input;
-use crate::notices::Notices;
 use binding_writer::overrides::{self, Overrides};
-use binding_writer::{Committer, Intent};
 use engine::JobKey;
 use members::Members;
-use prometheus_client::metrics::counter::Counter;
-use runtime::Leadership;
 use scheduler::Scheduler;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
@@ -44,36 +42,29 @@ use tokio::sync::{Semaphore, mpsc};
 /// The only owner of the connections to the API server and the members.
 pub(crate) struct Effects {
     pub(crate) client: kube::Client,
-    pub(crate) committer: Committer,
     /// The scheduler, if it runs in this process.
     pub(crate) scheduler: Option<Scheduler>,
     pub(crate) members: Members,
     pub(crate) overrides: Overrides,
     pub(crate) objects: ObjectWriter,
     pub(crate) works_reader: WorksReader,
-    pub(crate) events: EventRecorder,
+    pub(crate) reports: Reports,
     pub(crate) rights: RightsReviewer,
     /// Channel for results.
     pub(crate) inputs: mpsc::Sender<Input>,
     /// Limits questions to members and removals of leftover Works.
     pub(crate) checks: Arc<Semaphore>,
-    /// Counts taints of nodes that could not be written.
-    pub(crate) node_taint_failures: Counter,
-    /// Nodes are changed only while it lasts.
-    pub(crate) leadership: Leadership,
-    /// Where notices are posted, if the operator wants them.
-    pub(crate) notices: Option<Notices>,
-    /// Binding writes of this pass.
-    pub(crate) writes: Vec<Intent>,
+    pub(crate) taints: NodeTaints,
+    pub(crate) bindings: BindingWrites,
 }
 
 impl Effects {
     /// Carries out one effect, or starts a task that does.
     pub(crate) fn run(&mut self, effect: Effect) {
         match effect {
-            Effect::WriteBinding(intent) => self.writes.push(*intent),
-            Effect::RecordEvent { object, event } => self.events.record(&object, event),
-            Effect::Notify(event) => self.notify(event),
+            Effect::WriteBinding(intent) => self.bindings.add(*intent),
+            Effect::RecordEvent { object, event } => self.reports.events.record(&object, event),
+            Effect::Notify(event) => self.reports.notify(event),
             Effect::AskRight { namespace, queue } => self.rights.ask((namespace, queue)),
             Effect::PreparePlacement { key, request } => self.prepare_placement(key, *request),
             Effect::ForgetPlacement(key) => self.forget_placement(&key),
@@ -130,12 +121,6 @@ impl Effects {
         }
     }
 
-    fn notify(&self, event: ClusterEvent) {
-        if let Some(notices) = &self.notices {
-            notices.notify(event);
-        }
-    }
-
     fn forget_placement(&self, key: &JobKey) {
         if let Some(scheduler) = &self.scheduler {
             scheduler.forget(key);
@@ -149,12 +134,5 @@ impl Effects {
             &overrides::keep_name(&job.key),
             overrides::keep(&job.key, &job.binding, path),
         );
-    }
-
-    /// Submits the binding writes of this pass.
-    pub(crate) fn submit_writes(&mut self) {
-        if !self.writes.is_empty() {
-            self.committer.submit(std::mem::take(&mut self.writes));
-        }
     }
 }

@@ -13,12 +13,31 @@ use crds::node_health::NodeAvoidance;
 use crds::node_remediation::NodeRemediation;
 use kube::Resource as _;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use prometheus_client::metrics::counter::Counter;
+use runtime::Leadership;
 use runtime::client::{CallError, while_leading, with_deadline};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Deadline of one call.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// What a write of a taint needs besides the node.
+pub(crate) struct NodeTaints {
+    /// Nodes are changed only while it lasts.
+    pub(crate) leadership: Leadership,
+    /// Counts taints that could not be written.
+    failures: Counter,
+}
+
+impl NodeTaints {
+    pub(crate) fn new(leadership: Leadership, failures: Counter) -> Self {
+        Self {
+            leadership,
+            failures,
+        }
+    }
+}
 
 impl Effects {
     /// Submits a write of a NodeRemediation, which is repeated until it succeeds.
@@ -41,9 +60,9 @@ impl Effects {
         let Some(client) = self.members.client(&change.cluster) else {
             return; // requested again
         };
-        let client = while_leading(&client, &self.leadership);
+        let client = while_leading(&client, &self.taints.leadership);
         let inputs = self.inputs.clone();
-        let failures = self.node_taint_failures.clone();
+        let failures = self.taints.failures.clone();
         let slots = std::sync::Arc::clone(&self.checks);
         runtime::task::spawn(async move {
             // The semaphore is never closed.

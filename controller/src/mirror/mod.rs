@@ -60,27 +60,23 @@ pub(crate) struct Mirror {
     by_template: HashMap<TemplateKey, JobKey>,
 }
 
-impl Mirror {
-    /// Returns the job whose binding `delta` replaces by another one of the same name.
-    pub(crate) fn is_another(&self, delta: &Delta<ResourceBinding>) -> Option<JobKey> {
-        let Delta::Upserted(binding) = delta else {
-            return None;
-        };
-        let key = job_key(
-            binding.metadata.namespace.as_deref(),
-            binding.metadata.name.as_deref(),
-        );
-        let known = self.bindings.get(&key)?;
-        (known.metadata.uid != binding.metadata.uid).then_some(key)
-    }
+/// The binding of a name that has been seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SeenBinding {
+    Nothing,
+    Same,
+    /// One with another uid, which is gone.
+    Another,
+}
 
-    /// Returns true if `delta` shows a binding that has not been seen, or another one of the same name.
-    pub(crate) fn is_new(&self, delta: &Delta<ResourceBinding>) -> bool {
-        let Delta::Upserted(binding) = delta else {
-            return false;
-        };
-        let known = self.bindings.get(&binding.job_key());
-        known.is_none_or(|known| known.metadata.uid != binding.metadata.uid)
+impl Mirror {
+    /// Compares a binding with the one of its name that has been seen.
+    pub(crate) fn seen(&self, binding: &ResourceBinding) -> SeenBinding {
+        match self.bindings.get(&binding.job_key()) {
+            None => SeenBinding::Nothing,
+            Some(known) if known.metadata.uid == binding.metadata.uid => SeenBinding::Same,
+            Some(_) => SeenBinding::Another,
+        }
     }
 
     /// Applies a binding's delta and returns the job that may have changed.
@@ -93,11 +89,7 @@ impl Mirror {
                     binding.metadata.namespace.as_deref(),
                     binding.metadata.name.as_deref(),
                 );
-                if self
-                    .bindings
-                    .get(&key)
-                    .is_some_and(|known| known.metadata.uid != binding.metadata.uid)
-                {
+                if self.seen(&binding) == SeenBinding::Another {
                     self.drop_binding(&key);
                 }
                 let template = template_key(&binding);

@@ -156,13 +156,13 @@ async fn a_taint_that_was_written_has_an_event_on_the_cluster() {
     }));
     // Another replica leads: nothing is written.
     let (leads, over) = (
-        stage.core.effects.leadership.clone(),
+        stage.core.effects.taints.leadership.clone(),
         CancellationToken::new(),
     );
-    stage.core.effects.leadership = leads.term(over);
+    stage.core.effects.taints.leadership = leads.term(over);
     stage.settle().await;
     assert_eq!(stage.api.get(path).unwrap()["spec"]["taints"], Value::Null);
-    stage.core.effects.leadership = leads;
+    stage.core.effects.taints.leadership = leads;
     stage.rest_later(&[], 31_000).await;
     let taints = stage.api.get(path).unwrap()["spec"]["taints"].clone();
     assert_eq!(taints[0]["key"], names::AVOID_TAINT, "{taints}");
