@@ -26,7 +26,9 @@ pub(crate) struct FeasibleShapes<'a> {
     /// Whether freed nodes take the shapes that they were offered to, where that was asked.
     offered: RefCell<Hashed<ShapeId, bool>>,
     /// How many classes were asked whether their first job may be evaluated.
-    pub(crate) asked: Cell<usize>,
+    asked: Cell<usize>,
+    /// Those of them that are not asked again before their shapes are feasible.
+    fruitless: RefCell<Vec<(QueueId, ShapeId)>>,
     /// The last in order of the reservations that make a shape infeasible, preemptors left out.
     pub(crate) last: Option<&'a Reservation>,
 }
@@ -57,11 +59,11 @@ impl<'a> FeasibleShapes<'a> {
         shapes.filter_map(|shape| Some((shape, queues.active_in(shape)?)))
     }
 
-    /// Returns true if an active class of a queue may have a feasible shape.
+    /// Returns true if an active class of a queue may have a feasible shape: then it is not passed over.
     pub(crate) fn may_be_in(&self, queue: &PendingQueue) -> bool {
         let shapes = self.shapes();
-        if queue.active_len() < shapes.feasible().len() + shapes.offers().len() {
-            return queue.active_shapes().any(|shape| self.may_contain(shape));
+        if queue.asked_len() < shapes.feasible().len() + shapes.offers().len() {
+            return queue.asked_shapes().any(|shape| self.may_contain(shape));
         }
         let mut active = self.active();
         active.any(|(_, queues)| queues.contains(&queue.id()))
@@ -86,6 +88,28 @@ impl<'a> FeasibleShapes<'a> {
         let mut offered = self.offered.borrow_mut();
         let ask = || offers::offer_now(self.inputs, shape).is_some();
         *offered.entry(shape).or_insert_with(ask)
+    }
+
+    /// Notes that a class was asked.
+    pub(crate) fn note_asked(&self) {
+        self.asked.set(self.asked.get() + 1);
+    }
+
+    /// How many classes were asked whether their first job may be evaluated.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.get()
+    }
+
+    /// Notes that a class of a queue was asked without result, if that is since its shape is infeasible.
+    pub(crate) fn note_fruitless(&self, queue: QueueId, shape: ShapeId) {
+        if !self.contains(shape) {
+            self.fruitless.borrow_mut().push((queue, shape));
+        }
+    }
+
+    /// Takes the classes that were asked without result.
+    pub(crate) fn take_fruitless(&self) -> Vec<(QueueId, ShapeId)> {
+        self.fruitless.take()
     }
 
     /// The shapes of which the freed nodes that they were offered take no pod now, as far as that was asked.
@@ -119,6 +143,7 @@ pub(crate) fn feasible(inputs: Inputs<'_>) -> FeasibleShapes<'_> {
         inputs,
         offered: RefCell::default(),
         asked: Cell::default(),
+        fruitless: RefCell::default(),
         last: last_of(inputs, holders),
     }
 }

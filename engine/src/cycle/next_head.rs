@@ -89,17 +89,23 @@ pub(crate) fn next_candidate(engine: &mut Engine) -> (HeadSearch, SearchCost) {
         return (HeadSearch::RankedSome, cost);
     }
     wake::offer_freed(engine);
+    engine.pending.ask_again();
     let feasible = feasible::feasible(engine.inputs());
     debug_assert_eq!(
         feasible::wrongly_feasible(engine.inputs(), &feasible),
         Vec::<String>::new()
     );
     let (found, without) = ask_in_order(engine.inputs(), &feasible);
-    cost.classes = feasible.asked.get();
+    cost.classes = feasible.asked();
+    let fruitless = feasible.take_fruitless();
     let not_taken = feasible.not_taken();
     not_taken
         .into_iter()
         .for_each(|shape| engine.pending.withdraw(shape));
+    for (queue, shape) in fruitless {
+        let name = engine.quota.name(queue);
+        engine.pending.queues.pass_over(name, shape);
+    }
     cost.queues += without.len();
     let found = found.map_or(HeadSearch::NoneLeft, HeadSearch::Found);
     for queue in without {
@@ -316,7 +322,7 @@ pub(crate) fn never_asked(inputs: Inputs<'_>) -> Vec<String> {
     let has_to_offer = inputs.pending.freed().has_to_offer();
     let queues = &inputs.pending.queues;
     let moves = inputs.pending.has_to_wake() || queues.has_changed() || inputs.quota.has_unranked();
-    if has_to_offer || moves {
+    if has_to_offer || moves || !inputs.pending.shapes.maybe_feasible().is_empty() {
         return Vec::new();
     }
     let feasible = feasible::feasible(inputs);
@@ -372,7 +378,6 @@ pub(crate) fn candidate_of<'a>(
     let strict = ordering == QueueOrdering::StrictFifo;
     let is_in_window = |shape| reservable.is_some_and(|shapes| shapes.contains(&shape));
     let may_go = |rank: &QueueOrder, shape: ShapeId| {
-        feasible.asked.set(feasible.asked.get() + 1);
         // Evaluate a StrictFIFO head once in any case: if it exceeds its capability it must not block
         // the queue, and whether its shape is feasible does not say that.
         pending_queue.is_due(shape, strict)
@@ -383,26 +388,46 @@ pub(crate) fn candidate_of<'a>(
                 && evict::may_take(inputs, pending_queue, (queue, rank), shape))
             || moves(inputs, queue, pending_queue, shape)
     };
-    let shapes = || shapes_of_candidates(inputs, queue, feasible);
-    let listed = || shapes().chain(reservable.into_iter().flatten().copied());
-    let among = || pending_queue.candidate_among(listed, may_go);
-    let of_all = || pending_queue.candidate(ordering, may_go);
     debug_assert!(window::shapes_of(inputs, &front).all(is_in_window));
     // A job that may preempt is evaluated whatever is known of its shape.
-    let all = strict || *takes;
-    debug_assert!(all || among() == of_all(), "{:?}", (among(), of_all()));
-    let candidate = match !all && pending_queue.are_few(shapes) {
-        true => among(),
-        false => of_all(),
+    let candidate = match strict || *takes {
+        true => pending_queue.candidate(ordering, |rank, shape| {
+            feasible.note_asked();
+            may_go(rank, shape)
+        }),
+        false => asked_candidate_of(inputs, (queue, pending_queue), feasible, may_go),
     };
     let candidate = candidate?;
     let competes = request::over_pending_limit(inputs, queue, candidate.0).is_none();
     competes.then_some(candidate)
 }
 
-/// The shapes that may be feasible for a job of a queue. What reservations withhold makes a shape infeasible for the
-/// jobs behind their owners: only if a job of the queue is before one, or owns one, may such a shape be feasible.
-fn shapes_of_candidates<'a>(
+/// The next job of a queue that any job may leave first. Classes that are asked without result are noted.
+fn asked_candidate_of<'a>(
+    inputs: Inputs<'a>,
+    (queue, pending_queue): (&QueueName, &'a PendingQueue),
+    feasible: &FeasibleShapes<'_>,
+    may_go: impl Fn(&QueueOrder, ShapeId) -> bool + Copy,
+) -> Answer<'a> {
+    let goes = |rank: &QueueOrder, shape: ShapeId| {
+        feasible.note_asked();
+        let goes = may_go(rank, shape);
+        if !goes {
+            feasible.note_fruitless(pending_queue.id(), shape);
+        }
+        goes
+    };
+    let window = inputs.pending.queues.window(queue).into_iter().flatten();
+    let infeasible = shapes_of_infeasible_candidates(inputs, queue, feasible);
+    let found = pending_queue.candidate_among_asked(infeasible.chain(window.copied()), goes);
+    let ordering = inputs.quota.ordering(queue);
+    debug_assert_eq!(found, pending_queue.candidate(ordering, may_go));
+    found
+}
+
+/// The infeasible shapes that may be feasible for a job of a queue. What reservations withhold makes a shape infeasible
+/// for the jobs behind their owners: only if a job of the queue is before one, or owns one, may it be feasible.
+fn shapes_of_infeasible_candidates<'a>(
     inputs: Inputs<'a>,
     queue: &'a QueueName,
     feasible: &'a FeasibleShapes<'_>,
@@ -412,8 +437,7 @@ fn shapes_of_candidates<'a>(
     let withheld = withheld.iter().copied().filter(move |_| unbound);
     let owners = inputs.reservations.holders_in(queue);
     let owners = owners.filter_map(move |rank| withheld::shape_of(inputs, &rank.key));
-    let may_fit = feasible.active().map(|(shape, _)| shape);
-    may_fit.chain(withheld).chain(owners)
+    withheld.chain(owners)
 }
 
 /// Returns true if the reservation of a job of a class should move to nodes that were freed.

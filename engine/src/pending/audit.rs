@@ -16,6 +16,7 @@ impl Pending {
         let mut wrong = Vec::new();
         for (name, queue) in &self.queues.by_name {
             audit_queue(name, queue, &mut wrong);
+            self.audit_passed(name, queue, &mut wrong);
         }
         audit_waiting(&self.queues, &mut wrong);
         audit_active(&self.queues, &mut wrong);
@@ -25,6 +26,17 @@ impl Pending {
             wrong.push("preemption back-off: its list is not that of its jobs".to_owned());
         }
         wrong
+    }
+
+    /// The shapes of classes that are passed over are infeasible, and have them asked again once they may not be.
+    fn audit_passed(&self, name: &QueueName, queue: &PendingQueue, wrong: &mut Vec<String>) {
+        for (_, shape) in &queue.passed {
+            let is_listed = self.queues.passed.contains(&(*shape, name.clone()));
+            let may_fit = self.shapes.maybe_feasible().contains(shape);
+            if !is_listed || (self.shapes.infeasible(*shape).is_none() && !may_fit) {
+                wrong.push(format!("queue {name}: {shape:?} is passed over"));
+            }
+        }
     }
 }
 
@@ -55,8 +67,12 @@ fn audit_queue(name: &QueueName, queue: &PendingQueue, wrong: &mut Vec<String>) 
         let firsts = of.filter_map(|(shape, class)| Some((first_of(class)?, *shape)));
         firsts.collect::<BTreeSet<_>>()
     };
-    if firsts(&|class| !class.is_parked()) != queue.active {
-        wrong.push(format!("queue {name}: active {:?}", queue.active));
+    let active: Vec<_> = queue.active().collect();
+    if !firsts(&|class| !class.is_parked())
+        .iter()
+        .eq(active.iter().copied())
+    {
+        wrong.push(format!("queue {name}: active {active:?}"));
     }
     if firsts(&|class| class.is_admissible_later()) != queue.admissible_later {
         let listed = &queue.admissible_later;
@@ -120,7 +136,7 @@ fn audit_waiting(queues: &PendingQueues, wrong: &mut Vec<String>) {
 fn audit_active(queues: &PendingQueues, wrong: &mut Vec<String>) {
     let mut active: BTreeMap<ShapeId, BTreeSet<_>> = BTreeMap::new();
     for queue in queues.by_name.values() {
-        for (_, shape) in &queue.active {
+        for (_, shape) in queue.active() {
             active.entry(*shape).or_default().insert(queue.id);
         }
     }
@@ -177,7 +193,7 @@ mod tests {
     use facts::{JobKey, Time};
 
     /// What breaks one index, and the words that name it.
-    type Break = (&'static str, fn(&mut Pending));
+    type Break<'a> = (&'a str, fn(&mut Pending));
 
     fn queue(pending: &mut Pending) -> &mut PendingQueue {
         pending.queues.by_name.values_mut().next().unwrap()
@@ -188,15 +204,25 @@ mod tests {
         let pending = pending().pending;
         assert_eq!(pending.audit(), Vec::<String>::new());
         let shape = *queue(&mut pending.clone()).classes.keys().next().unwrap();
-        let breaks: &[Break] = &[
+        let passed = format!("queue q: {shape:?} is passed over");
+        let breaks: &[Break<'_>] = &[
             ("queue q: its classes and its order", |pending| {
                 let first = queue(pending).ranks.first().unwrap().clone();
                 queue(pending).ranks.remove(&first);
             }),
-            ("queue q: active", |pending| queue(pending).active.clear()),
+            ("queue q: active", |pending| {
+                let queue = queue(pending);
+                queue.asked.clear();
+                queue.passed.clear();
+            }),
             ("queue q: admissible later", |pending| {
                 let queue = queue(pending);
-                queue.admissible_later = queue.active.clone();
+                queue.admissible_later = queue.active().cloned().collect();
+            }),
+            (&passed, |pending| {
+                pending.queues.passed.clear();
+                let queue = queue(pending);
+                queue.passed.append(&mut queue.asked);
             }),
             ("queue q: rechecked", |pending| {
                 let queue = queue(pending);
@@ -235,6 +261,7 @@ mod tests {
         }
         let mut broken = pending.clone();
         broken.shapes.release(shape);
-        assert!(broken.audit()[0].starts_with("shapes: jobs counted"));
+        let counts = |wrong: &String| wrong.starts_with("shapes: jobs counted");
+        assert!(broken.audit().iter().any(counts));
     }
 }

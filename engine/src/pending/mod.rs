@@ -14,7 +14,8 @@
 //! victims of one job, and one index ([`waiting_list`]) finds who waits for what. `cycle::react` says what
 //! each change wakes. These are not ways to sleep:
 //! - [`deferred`] holds the classes whose jobs have others evicted last.
-//! - [`head_selector`] is a cache of which queues have to be asked, without which each search asks all.
+//! - [`head_selector`] is a cache of which queues have to be asked, without which each search asks all. So is a class
+//!   that is passed over in its queue: it has a shape that is infeasible, and is active.
 //! - An infeasible shape is a fact about the fleet, and costs its classes nothing until a node is freed.
 //! - An unreservable job ([`store`]) and a class that may move are notes of what a plan would say, so that
 //!   it is not made again before a node is freed. Their classes are active.

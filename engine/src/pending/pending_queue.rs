@@ -12,8 +12,6 @@ use crate::quota::QueueId;
 use facts::{QueueOrdering, Reason};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// With so few active classes besides those that may be feasible, all are asked: that is as fast.
-const FEW: usize = 4;
 /// So many classes at most are passed in a search for jobs that may get a reservation.
 const PASSED: usize = 64;
 
@@ -72,8 +70,11 @@ pub(crate) struct PendingQueue {
     pub(super) id: QueueId,
     pub(super) ranks: Ranks,
     pub(super) classes: BTreeMap<ShapeId, PendingClass>,
-    /// The first job of each active class.
-    pub(super) active: BTreeSet<(OwnedTurn, ShapeId)>,
+    /// The first job of each active class, but for those that are passed over.
+    pub(super) asked: BTreeSet<(OwnedTurn, ShapeId)>,
+    /// The first job of each active class whose shape was infeasible when a search for the next head asked it: it is
+    /// not asked again before that changes ([`crate::pending::queues`]).
+    pub(super) passed: BTreeSet<(OwnedTurn, ShapeId)>,
     /// The first job of each class that is parked and may be admitted some day.
     pub(super) admissible_later: BTreeSet<(OwnedTurn, ShapeId)>,
     /// The first jobs of all these classes, by the slots that reservations for them take.
@@ -132,7 +133,8 @@ impl PendingQueue {
             id,
             ranks: Ranks::default(),
             classes: BTreeMap::new(),
-            active: BTreeSet::new(),
+            asked: BTreeSet::new(),
+            passed: BTreeSet::new(),
             admissible_later: BTreeSet::new(),
             by_slots: BTreeMap::new(),
             may_move: BTreeSet::new(),
@@ -171,44 +173,50 @@ impl PendingQueue {
         feasible: impl Fn(&QueueOrder, ShapeId) -> bool,
     ) -> Option<(&QueueOrder, ShapeId)> {
         let strict = ordering == QueueOrdering::StrictFifo;
-        let mut active = self.active.iter().take(if strict { 1 } else { usize::MAX });
+        let mut active = self.active().take(if strict { 1 } else { usize::MAX });
         let (first, shape) = active.find(|(first, shape)| feasible(&first.rank, *shape))?;
         let ahead = self.admissible_later.first();
         let behind = ahead.is_some_and(|(ahead, _)| ahead < first);
         (!strict || !behind).then_some((&first.rank, *shape))
     }
 
-    /// The same in a queue that any job may leave first, without asking all of its classes: besides those that
-    /// are rechecked or may move, only classes of the shapes that `may_be` names are feasible.
-    pub(crate) fn candidate_among<I: Iterator<Item = ShapeId>>(
+    /// The same in a queue that any job may leave first, without asking the classes that are passed over: of these,
+    /// besides those that are rechecked or may move, only those of the shapes `besides` are feasible.
+    pub(crate) fn candidate_among_asked(
         &self,
-        may_be: impl FnOnce() -> I,
+        besides: impl Iterator<Item = ShapeId>,
         feasible: impl Fn(&QueueOrder, ShapeId) -> bool,
     ) -> Option<(&QueueOrder, ShapeId)> {
         let is_feasible = |(rank, shape): &(&QueueOrder, ShapeId)| feasible(rank, *shape);
+        let mut asked = self
+            .asked
+            .iter()
+            .map(|(first, shape)| (&first.rank, *shape));
         let in_any_case = self.rechecked.iter().chain(&self.may_move).copied();
-        let named = may_be().chain(in_any_case);
-        let named = named.filter_map(|shape| self.first_active(shape));
-        let named = named.filter(is_feasible);
-        named.min_by_key(|(rank, shape)| (self.turn(rank), *shape))
+        let besides = besides.chain(in_any_case);
+        let besides = besides.filter_map(|shape| self.first_active(shape));
+        let found = besides.filter(is_feasible).chain(asked.find(is_feasible));
+        found.min_by_key(|(rank, shape)| (self.turn(rank), *shape))
     }
 
-    /// Returns whether the shapes that `may_be` names are few beside all active classes: otherwise the first of the
-    /// classes is found sooner by asking them in order.
-    pub(crate) fn are_few<I: Iterator<Item = ShapeId>>(&self, may_be: impl FnOnce() -> I) -> bool {
-        let named = FEW + self.rechecked.len() + self.may_move.len();
-        let left = (self.active.len() / 2).saturating_sub(named);
-        left > 0 && may_be().take(left).count() < left
+    /// The first job of each active class, in order.
+    pub(super) fn active(&self) -> impl Iterator<Item = &(OwnedTurn, ShapeId)> {
+        self.asked.union(&self.passed)
     }
 
-    /// How many classes are active.
-    pub(crate) fn active_len(&self) -> usize {
-        self.active.len()
+    /// How many active classes are not passed over.
+    pub(crate) fn asked_len(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// The shapes of the active classes that are not passed over, in the order of their first jobs.
+    pub(crate) fn asked_shapes(&self) -> impl Iterator<Item = ShapeId> {
+        self.asked.iter().map(|(_, shape)| *shape)
     }
 
     /// The shapes of the active classes, in the order of their first jobs.
     pub(crate) fn active_shapes(&self) -> impl Iterator<Item = ShapeId> {
-        self.active.iter().map(|(_, shape)| *shape)
+        self.active().map(|(_, shape)| *shape)
     }
 
     /// The first job of a class, if the class is active.
@@ -299,7 +307,7 @@ impl PendingQueue {
     /// The first of the jobs that may be admitted some day, parked or active.
     pub(crate) fn first_that_may_go(&self) -> Option<&QueueOrder> {
         let parked = self.admissible_later.first().map(|(first, _)| first);
-        let active = self.active.first().map(|(first, _)| first);
+        let active = self.active().next().map(|(first, _)| first);
         let first = parked.into_iter().chain(active).min();
         first.map(|first| &first.rank)
     }
@@ -315,7 +323,7 @@ impl PendingQueue {
     }
 
     /// The entry of the first job of a class in the ordered sets.
-    fn entry(&self, shape: ShapeId, first: QueueOrder) -> (OwnedTurn, ShapeId) {
+    pub(super) fn entry(&self, shape: ShapeId, first: QueueOrder) -> (OwnedTurn, ShapeId) {
         let class = self.classes.get(&shape);
         let share = class.map_or(0, |class| class.share);
         (OwnedTurn::of(first, share), shape)
@@ -325,7 +333,7 @@ impl PendingQueue {
     pub(super) fn list(&mut self, shape: ShapeId, first: QueueOrder, active: bool) {
         let entry = self.entry(shape, first.clone());
         let list = match active {
-            true => &mut self.active,
+            true => &mut self.asked,
             false => &mut self.admissible_later,
         };
         list.insert(entry);
@@ -366,7 +374,7 @@ impl PendingQueue {
 
     /// The first active job by the order of one user.
     pub(crate) fn earliest_active(&self) -> Option<&QueueOrder> {
-        self.active.iter().map(|(first, _)| &first.rank).min()
+        self.active().map(|(first, _)| &first.rank).min()
     }
 
     /// A class was evaluated, or is gone.
@@ -381,7 +389,7 @@ impl PendingQueue {
             let entry = self.entry(shape, first);
             self.unlist_by_slots(&entry);
             self.admissible_later.remove(&entry);
-            self.active.remove(&entry)
+            self.asked.remove(&entry) || self.passed.remove(&entry)
         })
     }
 

@@ -5,6 +5,7 @@
 
 mod due;
 mod freed;
+mod passed;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,8 @@ pub(crate) struct PendingQueues {
     pub(super) with_shape: BTreeSet<(ShapeId, QueueName)>,
     /// The shapes of active classes, and in which queues they are.
     pub(super) active: BTreeMap<ShapeId, HashedSet<QueueId>>,
+    /// The shapes of classes that are passed over, each with its queue. Some may be asked again since.
+    pub(super) passed: BTreeSet<(ShapeId, QueueName)>,
     /// The shapes in the reservation window of each queue.
     pub(super) windows: Hashed<QueueName, BTreeSet<ShapeId>>,
     /// The shapes in these windows, each with the queues that have it in theirs.
@@ -289,7 +292,9 @@ impl PendingQueues {
             }
             None => {
                 pending_queue.classes.remove(&shape);
-                self.with_shape.remove(&(shape, queue.clone()));
+                let gone = (shape, queue.clone());
+                self.with_shape.remove(&gone);
+                self.passed.remove(&gone);
                 pending_queue.forget_recheck(shape);
             }
         }

@@ -160,6 +160,8 @@ pub(crate) struct Shapes {
     bounds: Generation,
     demands: BTreeSet<Arc<Demand>>,
     infeasible_shapes: InfeasibleShapes,
+    /// Those that were infeasible and may be feasible since this was last taken.
+    maybe_feasible: BTreeSet<ShapeId>,
     /// The sets of slots that reservations took so far, from number 1. There are few: combinations of classes.
     slot_sets: Vec<BTreeSet<ReservationSlot>>,
     /// True if a reservation for some shape takes slots of more than one class of pools.
@@ -356,6 +358,16 @@ impl Shapes {
         &self.infeasible_shapes
     }
 
+    /// Takes those that were infeasible and may be feasible since the last call.
+    pub(super) fn take_maybe_feasible(&mut self) -> BTreeSet<ShapeId> {
+        std::mem::take(&mut self.maybe_feasible)
+    }
+
+    /// Those that [`Self::take_maybe_feasible`] would name.
+    pub(crate) fn maybe_feasible(&self) -> &BTreeSet<ShapeId> {
+        &self.maybe_feasible
+    }
+
     /// Why it is infeasible, if it is.
     pub(crate) fn infeasible(&self, id: ShapeId) -> Option<&Infeasible> {
         self.slots.get(id.0)?.as_ref()?.infeasible.as_ref()
@@ -379,6 +391,7 @@ impl Shapes {
     pub(super) fn offer(&mut self, id: ShapeId, offer: Offer) {
         let slot = self.slots.get(id.0).and_then(Option::as_ref);
         if let Some(slot) = slot.filter(|slot| slot.infeasible.is_some()) {
+            self.maybe_feasible.insert(id);
             self.infeasible_shapes.offer(id, &slot.shape, offer);
         }
     }
@@ -451,6 +464,7 @@ impl Shapes {
             && let Some(why) = slot.infeasible.take()
         {
             let was = Feasibility::Infeasible(&why);
+            self.maybe_feasible.insert(id);
             self.infeasible_shapes
                 .note(id, &slot.shape, was, Feasibility::Feasible);
             if let Some(alike) = self.alike.get_mut(&RoomKey::of(&slot.shape)) {

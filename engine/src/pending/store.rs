@@ -242,6 +242,12 @@ impl Pending {
         self.freed.settle();
     }
 
+    /// Has the classes asked again that are passed over and whose shapes may be feasible.
+    pub(crate) fn ask_again(&mut self) {
+        let shapes = self.shapes.take_maybe_feasible();
+        self.queues.ask_again(&shapes);
+    }
+
     /// Notes that a shape is infeasible for all queues, and with it some of the feasible ones that would fit on the
     /// same nodes. Returns all of these. The class that was evaluated waits until its shape is feasible; so do the
     /// others, which are not evaluated.

@@ -85,7 +85,7 @@ fn a_job_that_ends_while_others_wait() {
     world.run("j0003");
     assert_snapshot!(decided(&mut world), @"0 decisions: 0 evaluations, 0 plans, 0 node visits");
     world.finish("j0003");
-    assert_snapshot!(decided(&mut world), @"0 decisions: 11 evaluations, 22 plans, 499 node visits");
+    assert_snapshot!(decided(&mut world), @"0 decisions: 11 evaluations, 22 plans, 460 node visits");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn wake(pending: &mut PendingQueues, condition: &RequeueCondition) {
 fn active(pending: &PendingQueues, queues: &[QueueName; 2]) -> [usize; 2] {
     queues.each_ref().map(|queue| {
         let pending_queue = pending.pending_queue(queue);
-        pending_queue.map_or(0, |pending_queue| pending_queue.active.len())
+        pending_queue.map_or(0, |pending_queue| pending_queue.active().count())
     })
 }
 
@@ -320,7 +320,7 @@ fn a_shape_is_in_a_window_until_it_is_in_that_of_no_queue() {
 }
 
 #[test]
-fn in_a_long_queue_only_the_classes_that_may_be_feasible_are_asked() {
+fn in_a_long_queue_the_classes_that_are_passed_over_are_not_asked() {
     let mut pending = PendingQueues::default();
     let queue = QueueName::from("q");
     let mut shapes = Shapes::default();
@@ -331,43 +331,42 @@ fn in_a_long_queue_only_the_classes_that_may_be_feasible_are_asked() {
         let order = rank(&format!("job-{at}"), at as i64);
         pending.insert(&queue, QueueId::ROOT, (*id, SlotSetId::default()), &order);
         pending.wait_for_shape(&queue, *id);
+        pending.pass_over(&queue, *id);
     }
-    let are_few = |pending: &PendingQueues, named| {
-        let of_queue = pending.pending_queue(&queue).unwrap();
-        of_queue.are_few(|| ids.iter().copied().take(named))
-    };
-    assert!(are_few(&pending, 495));
-    assert!(!are_few(&pending, 496));
+    assert_eq!(active(&pending, &[queue.clone(), queue.clone()])[0], 1_000);
     let [first, later, last] = [ids[0], ids[700], ids[999]];
-    let found = |pending: &PendingQueues, named: &[ShapeId], feasible: &[ShapeId]| {
+    let found = |pending: &PendingQueues, besides: &[ShapeId], feasible: &[ShapeId]| {
         let asked = std::cell::Cell::new(0);
         let of_queue = pending.pending_queue(&queue).unwrap();
-        let found = of_queue.candidate_among(
-            || named.iter().copied(),
-            |_, shape| {
-                asked.set(asked.get() + 1);
-                feasible.contains(&shape)
-            },
-        );
+        let found = of_queue.candidate_among_asked(besides.iter().copied(), |_, shape| {
+            asked.set(asked.get() + 1);
+            feasible.contains(&shape)
+        });
         assert!(asked.get() <= 2, "{} were asked", asked.get());
         found.map(|(_, shape)| shape)
     };
-    // Which classes are named, which are feasible, and the one that is found.
-    let cases: [(&[ShapeId], &[ShapeId], Option<ShapeId>); 5] = [
+    // Which classes are asked besides, which are feasible, and the one that is found.
+    let cases: [(&[ShapeId], &[ShapeId], Option<ShapeId>); 6] = [
+        (&[], &[first], None),
         (&[first], &[first], Some(first)),
         (&[last, later], &[], None),
         (&[last], &[last], Some(last)),
         (&[last, later], &[last, later], Some(later)),
         (&[last, later], &[last], Some(last)),
     ];
-    for (named, feasible, expected) in cases {
-        assert_eq!(found(&pending, named, feasible), expected);
+    for (besides, feasible, expected) in cases {
+        assert_eq!(found(&pending, besides, feasible), expected);
     }
-    // Those that are rechecked, or may have nearer nodes, need no name.
+    // Those whose shapes may be feasible, that are rechecked, or may have nearer nodes, are asked in any case.
+    pending.ask_again(&BTreeSet::from([later]));
+    assert_eq!(found(&pending, &[], &[later]), Some(later));
+    assert_eq!(found(&pending, &[last], &[last]), Some(last));
+    pending.pass_over(&queue, later);
+    assert_eq!(found(&pending, &[], &[later]), None);
     pending.recheck(&queue, later);
     assert_eq!(found(&pending, &[], &[later]), Some(later));
-    assert!(!are_few(&pending, 495));
     pending.wait_for_shape(&queue, later);
+    pending.pass_over(&queue, later);
     assert_eq!(found(&pending, &[], &[later]), None);
     pending.recheck_if_moving(&queue, last);
     assert_eq!(found(&pending, &[], &[last]), Some(last));
