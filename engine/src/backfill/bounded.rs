@@ -174,6 +174,9 @@ pub(crate) fn short_at(
     pools: &Pools,
     at: Time,
 ) -> Option<Shortfall> {
+    if !inputs.quota.bounds_pools(queue) {
+        return None;
+    }
     let ended = Overlay::after_ends(inputs, |end| end <= at);
     inputs.quota.check_pools(queue, pools, &ended).err()
 }

@@ -4,6 +4,7 @@
 //! are on them, of a short bound from those that are expected to end first. If the charge of the
 //! whole gang were reserved on top, a pending job would idle what others could use.
 
+use crate::amounts::hashed::Hashed;
 use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::Pools;
 use crate::backfill::expected_start::jobs_on;
@@ -44,28 +45,37 @@ pub(crate) fn releases(
     nodes: &[ReservedNode],
 ) -> Vec<ExpectedRelease> {
     let path = inputs.quota.path(queue);
+    let mut shared: Hashed<&QueueName, usize> = Hashed::default();
+    let mut levels_of = |key: &JobKey| {
+        let (of, _) = inputs.jobs.charge_of(key)?;
+        let is_shared = |above: &&QueueName| inputs.quota.is_within(of, above);
+        let count = || path.iter().take_while(is_shared).count();
+        Some(*shared.entry(of).or_insert_with(count))
+    };
     let mut releases = Vec::new();
     for reserved in nodes {
         let known = inputs.capacity.cluster(&reserved.cluster);
         let Some(node) = known.and_then(|known| known.nodes().get(&reserved.node)) else {
             continue;
         };
-        let free = inputs.capacity.free_on(node);
         let mut shortfall = ResourceTotals::default();
         for (name, amount) in reserved.resources.iter() {
-            let lacks = i128::from(amount.0) - free.get(name).max(0);
+            let lacks = i128::from(amount.0) - inputs.capacity.free_of(node, name).max(0);
             shortfall.add_amount(name, lacks.max(0));
         }
         if shortfall.is_empty() {
             continue;
         }
         let on_it = jobs_on(inputs, &reserved.cluster, &reserved.node);
-        for above in &path {
+        let on_it = on_it.into_iter();
+        let on_it: Vec<_> = on_it
+            .map(|(key, amount)| (levels_of(key).unwrap_or(0), amount))
+            .collect();
+        for (level, above) in path.iter().enumerate() {
             let mut inside = ResourceTotals::default();
             let mut outside = ResourceTotals::default();
-            for (key, amount) in &on_it {
-                let charge = inputs.jobs.charge_of(key);
-                let within = charge.is_some_and(|(of, _)| inputs.quota.is_within(of, above));
+            for (levels, amount) in &on_it {
+                let within = level < *levels;
                 let sum = if within { &mut inside } else { &mut outside };
                 sum.add_totals(amount, 1);
             }

@@ -4,7 +4,7 @@ use crate::amounts::totals::ResourceTotals;
 use crate::cost;
 use crate::reservation::store::ReservedNode;
 use crate::state::Inputs;
-use facts::{ClusterName, JobKey, NodeName, Time};
+use facts::{Amount, ClusterName, JobKey, NodeName, Time};
 use std::collections::BTreeMap;
 
 /// When all of `nodes` will have free what is reserved on them, by the expected ends.
@@ -29,20 +29,22 @@ fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Option<Time> {
         .cluster(&reserved.cluster)?
         .nodes()
         .get(&reserved.node)?;
-    let mut free = inputs.capacity.free_on(node);
-    if free.fits(&reserved.resources, 1) == 1 {
+    let mut amounts = reserved.resources.iter();
+    let has = |name, amount: Amount| inputs.capacity.free_of(node, name) >= i128::from(amount.0);
+    if amounts.all(|(name, amount)| amount.0 <= 0 || has(name, amount)) {
         return Some(inputs.now);
     }
-    let mut ends: Vec<(Time, JobKey, ResourceTotals)> =
+    let mut free = inputs.capacity.free_on(node);
+    let mut ends: Vec<(Time, &JobKey, ResourceTotals)> =
         jobs_on(inputs, &reserved.cluster, &reserved.node)
             .into_iter()
             .filter_map(|(key, amount)| {
-                let expected = inputs.jobs.get(&key)?.derived.has.expected_end;
+                let expected = inputs.jobs.get(key)?.derived.has.expected_end;
                 let end = expected.filter(|end| *end > inputs.now)?;
                 Some((end, key, amount))
             })
             .collect();
-    ends.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+    ends.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
     ends.into_iter().find_map(|(end, _, amount)| {
         free.add_totals(&amount, 1);
         (free.fits(&reserved.resources, 1) == 1).then_some(end)
@@ -50,16 +52,16 @@ fn start_on_node(inputs: Inputs<'_>, reserved: &ReservedNode) -> Option<Time> {
 }
 
 /// Returns what each job has of a node, bound or assumed.
-pub(crate) fn jobs_on(
-    inputs: Inputs<'_>,
+pub(crate) fn jobs_on<'a>(
+    inputs: Inputs<'a>,
     cluster: &ClusterName,
     node: &NodeName,
-) -> BTreeMap<JobKey, ResourceTotals> {
-    let mut jobs: BTreeMap<JobKey, ResourceTotals> = BTreeMap::new();
+) -> BTreeMap<&'a JobKey, ResourceTotals> {
+    let mut jobs: BTreeMap<&JobKey, ResourceTotals> = BTreeMap::new();
     let known = inputs.capacity.cluster(cluster);
     for pod in known.into_iter().flat_map(|known| known.pods_on(node)) {
         if let Some(key) = pod.job() {
-            jobs.entry(key.clone()).or_default().add(&pod.request, 1);
+            jobs.entry(key).or_default().add(&pod.request, 1);
         }
     }
     for key in known.into_iter().flat_map(|known| known.placed_on(node)) {
@@ -69,7 +71,7 @@ pub(crate) fn jobs_on(
         for assumed_pod in &assumption.assumed {
             if assumed_pod.cluster == *cluster && assumed_pod.node.as_ref() == Some(node) {
                 let request = assumption.request(assumed_pod);
-                let held = jobs.entry(key.clone()).or_default();
+                let held = jobs.entry(key).or_default();
                 held.add(request, i64::from(assumed_pod.count));
             }
         }

@@ -220,10 +220,8 @@ fn sites_where_it_was<'a>(
         return None;
     }
     let mut sites = ways::sites_of(inputs, clusters, left);
-    sites.retain(|cluster, node| {
-        let mut before = before.iter();
-        before.any(|reserved| reserved.cluster == *cluster && reserved.node == *node)
-    });
+    let at: BTreeSet<_> = at.into_iter().collect();
+    sites.retain(|cluster, node| at.contains(&(cluster, node)));
     let could_hold = |reserved: &ReservedNode| {
         let at = (&reserved.cluster, &reserved.node);
         sites.could_hold(at, &reserved.resources, &demand.roles)

@@ -332,7 +332,7 @@ pub(crate) fn lent_victims(
     let mut lent: Vec<(usize, BTreeSet<JobKey>)> = Vec::new();
     for name in &spare.lent {
         let on = crate::backfill::expected_start::jobs_on(inputs, cluster, name);
-        let on: BTreeSet<JobKey> = on.into_keys().filter(|job| !ends(job)).collect();
+        let on: BTreeSet<JobKey> = on.into_keys().filter(|job| !ends(job)).cloned().collect();
         lent.push((on.len(), on));
     }
     lent.sort();

@@ -72,7 +72,7 @@ fn counts_at(inputs: Inputs<'_>, spare: &Spare, node: &ReservedNode, queue: &Que
         return true;
     }
     let on = jobs_on(inputs, &node.cluster, &node.node);
-    let mut borrowers = on.keys().filter(|key| !spare.gangs.contains(*key));
+    let mut borrowers = on.keys().filter(|key| !spare.gangs.contains(**key));
     !borrowers.any(|key| {
         let job = inputs.jobs.get(key);
         job.is_some_and(|job| inputs.quota.is_within(job.queue_now(), queue))

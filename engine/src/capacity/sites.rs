@@ -48,9 +48,8 @@ struct FilledNode<'a> {
     now: ResourceVec,
     /// The same with all pods of jobs gone; never goes below zero by what is put on it.
     cleared: ResourceVec,
-    taken: ResourceTotals,
     /// The pods that were put on it, by role.
-    pods: Vec<(&'a str, u32)>,
+    pods: Vec<(&'a Role, u32)>,
     /// The limits that count what is put on it.
     limits: Vec<usize>,
 }
@@ -190,25 +189,32 @@ impl<'a> Sites<'a> {
         resources: &Resources,
         roles: &[Role],
     ) -> bool {
-        let mut sites = self.nodes.iter();
-        let site = sites.find(|site| site.cluster == cluster && site.node.fact.name == *node);
-        site.is_some_and(|site| {
-            let mut roles = roles.iter();
+        let place =
+            |site: &FilledNode<'a>| (&site.node.fact.name, site.cluster).cmp(&(node, cluster));
+        self.nodes.binary_search_by(place).is_ok_and(|at| {
+            let (site, mut roles) = (&self.nodes[at], roles.iter());
             roles.all(|role| can_run_on(role, site.node))
                 && self.resource_ids.request(resources).fits(&site.cleared)
         })
     }
 
+    /// Returns what a pod of a role requests in each cluster.
+    fn asks<'b>(&self, role: &'b Role) -> PodsToPlace<'b> {
+        let pod = |request| PodToPlace::new(self.resource_ids, request);
+        let in_clusters = role.requests_in.iter();
+        PodsToPlace {
+            anywhere: pod(&role.request),
+            in_clusters: in_clusters
+                .map(|(cluster, request)| (cluster, pod(request)))
+                .collect(),
+        }
+    }
+
     /// Puts the pods of a role one by one where the least has to become free. What has to, and
     /// how many pods do not fit.
     pub(crate) fn put(&mut self, role: &'a Role, count: u32) -> (i128, u32) {
-        let whole = PodToPlace::new(self.resource_ids, &role.request);
-        let in_clusters = role.requests_in.iter().map(|(cluster, request)| {
-            let pod = PodToPlace::new(self.resource_ids, request);
-            (cluster, pod)
-        });
-        let in_clusters: BTreeMap<&ClusterName, PodToPlace> = in_clusters.collect();
-        let pod_in = |cluster: &ClusterName| in_clusters.get(cluster).unwrap_or(&whole);
+        let asks = self.asks(role);
+        let pod_in = |cluster: &ClusterName| asks.of(cluster);
         let pod_of = |sites: &Self, at: usize| pod_in(sites.nodes[at].cluster);
         let sites = self.nodes.iter().enumerate();
         cost::node_visits(self.nodes.len());
@@ -244,10 +250,9 @@ impl<'a> Sites<'a> {
             let pod = pod_in(site.cluster);
             site.now.add_pods(&pod.ask, -1);
             site.cleared.add_pods(&pod.ask, -1);
-            site.taken.add(role.request_in(site.cluster), 1);
             match site.pods.last_mut() {
-                Some((name, pods)) if *name == role.name => *pods += 1,
-                _ => site.pods.push((&role.name, 1)),
+                Some((last, pods)) if last.name == role.name => *pods += 1,
+                _ => site.pods.push((role, 1)),
             }
             for number in &site.limits {
                 let limit = &mut self.limits[*number];
@@ -257,6 +262,19 @@ impl<'a> Sites<'a> {
             queue.extend(site.entry(at, pod).map(Reverse));
         }
         (cost, 0)
+    }
+
+    /// How many of so many pods of a role fit, where no limit is on any node and no rule says how they have to stand to
+    /// each other: then what one node takes is nothing to the others.
+    pub(crate) fn most(&self, role: &Role, count: u32) -> Option<u32> {
+        if !self.limits.is_empty() || !self.rules.is_empty() {
+            return None;
+        }
+        cost::node_visits(self.nodes.len());
+        let asks = self.asks(role);
+        let able = self.nodes.iter().filter(|site| can_run_on(role, site.node));
+        let fitting = able.map(|site| asks.of(site.cluster).ask.count_in(&site.cleared, count));
+        Some(fitting.fold(0, u32::saturating_add).min(count))
     }
 
     /// Returns true if the rules allow one more pod of a role on a node.
@@ -279,7 +297,7 @@ impl<'a> Sites<'a> {
         let mut packings: BTreeMap<&ClusterName, Packing> = BTreeMap::new();
         for (index, role) in demand.roles.iter().enumerate() {
             for site in &self.nodes {
-                let pods = site.pods.iter().filter(|(name, _)| *name == role.name);
+                let pods = site.pods.iter().filter(|(of, _)| of.name == role.name);
                 let count: u32 = pods.map(|(_, count)| *count).sum();
                 if count > 0 {
                     let placed = &mut packings.entry(site.cluster).or_default().placed;
@@ -296,16 +314,28 @@ impl<'a> Sites<'a> {
 
     /// Returns what is taken, by cluster and node.
     pub(crate) fn taken(&self) -> Vec<Taken<'a>> {
-        let taken = self.nodes.iter().filter(|site| !site.taken.is_empty());
-        let taken = taken.map(|site| Taken {
+        let taken = self.nodes.iter().map(|site| Taken {
             cluster: site.cluster,
             node: &site.node.fact.name,
             class: &site.node.fact.class,
-            resources: site.taken.to_resources(),
+            resources: site.taken(),
         });
+        let taken = taken.filter(|taken| !taken.resources.is_empty());
         let mut taken: Vec<Taken<'a>> = taken.collect();
         taken.sort_by_key(|taken| (taken.cluster, taken.node));
         taken
+    }
+}
+
+/// What the pods of a role request, by cluster where that is not what they request anywhere.
+struct PodsToPlace<'a> {
+    anywhere: PodToPlace,
+    in_clusters: BTreeMap<&'a ClusterName, PodToPlace>,
+}
+
+impl PodsToPlace<'_> {
+    fn of(&self, cluster: &ClusterName) -> &PodToPlace {
+        self.in_clusters.get(cluster).unwrap_or(&self.anywhere)
     }
 }
 
@@ -352,10 +382,18 @@ impl<'a> FilledNode<'a> {
             node,
             now,
             cleared,
-            taken: ResourceTotals::default(),
             pods: Vec::new(),
             limits: Vec::new(),
         }
+    }
+
+    /// Returns what its pods request together.
+    fn taken(&self) -> Resources {
+        let mut taken = ResourceTotals::default();
+        for (role, pods) in &self.pods {
+            taken.add(role.request_in(self.cluster), i64::from(*pods));
+        }
+        taken.to_resources()
     }
 
     fn entry(&self, at: usize, pod: &PodToPlace) -> Option<Entry> {

@@ -43,19 +43,21 @@ pub(crate) fn put_all<'a>(
     Some(cost)
 }
 
-/// Puts as many pods as fit; how many.
-pub(crate) fn put_some<'a>(
-    capacity: &'a Capacity,
-    demand: &'a Demand,
-    sites: &mut Sites<'a>,
-) -> u64 {
+/// How many pods fit, if they are put one after another; none are put there.
+pub(crate) fn most_on<'a>(capacity: &'a Capacity, demand: &'a Demand, sites: &Sites<'a>) -> u64 {
+    if let [need] = ordered(demand).as_slice()
+        && !demand.has_rules()
+        && let Some(most) = sites.most(need.role, need.count)
+    {
+        return u64::from(most);
+    }
     let put = |sites: &mut Sites<'a>| {
         let needs = ordered(demand).into_iter();
         let placed = needs.map(|need| need.count - sites.put(need.role, need.count).1);
         placed.map(u64::from).sum()
     };
     if !demand.has_rules() {
-        return put(sites);
+        return put(&mut sites.clone());
     }
     let ways = capacity.ways(sites, demand).into_iter();
     ways.map(|mut way| put(&mut way)).max().unwrap_or(0)

@@ -9,7 +9,7 @@ use crate::api::charge::PoolLimit;
 use crate::capacity::Sites;
 use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
-use crate::placement::put::put_some;
+use crate::placement::put::most_on;
 use crate::placement::{eligible, plan};
 use crate::state::Inputs;
 use facts::{ClusterName, Demand, NodeName};
@@ -92,7 +92,7 @@ pub(crate) fn most_in<'a>(
 ) -> Option<(u64, Sites<'a>)> {
     let mut best: Option<(u64, Sites<'a>)> = None;
     for sites in ways(inputs, demand, cluster, left) {
-        let pods = put_some(&inputs.capacity, demand, &mut sites.clone());
+        let pods = most_on(&inputs.capacity, demand, &sites);
         if best.as_ref().is_none_or(|(most, _)| pods > *most) {
             best = Some((pods, sites));
         }
