@@ -168,6 +168,7 @@ image: ## OCI image of a static binary in target/image/muster.tar (IMAGE=NAME:TA
 release: ## everything of a release in target/release-VERSION: binaries, image, chart, CRDs, SBOMs, digests (RELEASING.md)
 	@deploy/release
 
-manifests: ## write deploy/manifests from the Helm chart
+manifests: programs ## write what is generated in deploy: the rendered chart, and the objects in the chart of the control plane
+	@$(DEBUG)/muster install --dry-run > deploy/chart/muster-control-plane/files/install.yaml
 	@cd testbed/tools/packaging && CGO_ENABLED=0 go tool helm template muster $(CURDIR)/deploy/chart/muster --namespace muster --skip-tests \
 	  --kube-version 1.30 > $(CURDIR)/deploy/manifests/muster.yaml

@@ -51,7 +51,7 @@ const DEFAULT_QUEUE: &str = include_str!("../../deploy/queue-default.yaml");
 /// Installs or updates Muster.
 pub(crate) async fn install(connection: &ConnectionArgs, options: &Install) -> anyhow::Result<()> {
     if options.dry_run {
-        print_manifests(options);
+        print!("{}", manifests_of(options));
         return Ok(());
     }
     let client = connect(connection).await?;
@@ -133,7 +133,8 @@ pub(crate) async fn connect(connection: &ConnectionArgs) -> anyhow::Result<Clien
     .await
 }
 
-fn print_manifests(options: &Install) {
+/// Returns what would be applied, as YAML. The chart of the control plane has it, with no flags, in a file.
+fn manifests_of(options: &Install) -> String {
     let crds = crds::yaml::manifests();
     let config = options.tenancy.map(config);
     let policies = (!options.without_admission_policies).then_some(admission::MANIFEST);
@@ -148,9 +149,11 @@ fn print_manifests(options: &Install) {
                 .collect()
         }
     };
-    for yaml in all {
-        println!("---\n{}", yaml.trim_start_matches("---\n").trim_end());
-    }
+    let documents = all.iter().map(|yaml| {
+        let document = yaml.trim_start_matches("---\n").trim_end();
+        format!("---\n{document}\n")
+    });
+    documents.collect()
 }
 
 fn show(applied: &[apply::Applied]) {
@@ -177,6 +180,23 @@ mod tests {
     fn script(yaml: &str) -> &str {
         yaml.split_once("luaScript")
             .map_or("", |(_, script)| script)
+    }
+
+    #[test]
+    fn the_chart_of_the_control_plane_has_what_is_applied() {
+        let options = super::Install {
+            dry_run: true,
+            member: false,
+            tenancy: None,
+            karmada_accounts: Vec::new(),
+            without_admission_policies: false,
+            skip_check: false,
+        };
+        let chart = include_str!("../../deploy/chart/muster-control-plane/files/install.yaml");
+        assert!(
+            super::manifests_of(&options) == chart,
+            "the chart is not what `muster install` applies: run `make manifests`"
+        );
     }
 
     #[test]

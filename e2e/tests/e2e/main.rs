@@ -20,6 +20,7 @@ mod bounds;
 mod case;
 mod causes;
 mod chart;
+mod chart_control_plane;
 mod chart_values;
 mod cli;
 mod cluster_spec;
