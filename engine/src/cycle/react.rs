@@ -397,6 +397,8 @@ fn reservation_set(engine: &mut Engine, key: &JobKey, before: Option<&Reservatio
     };
     if !before.is_some_and(as_it_was) {
         replan_beside(engine, &planned);
+        let clusters = planned.nodes.iter().map(|node| &node.cluster);
+        engine.pending.note_taken_in(clusters);
     }
 }
 

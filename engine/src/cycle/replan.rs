@@ -20,7 +20,7 @@ pub(super) fn owners_met_by_admission(engine: &mut Engine, admitted: &JobKey, ha
     };
     let (end, admission) = (job.derived.has.expected_end, &released.admission);
     let clusters = admission.shares.iter().map(|share| &share.cluster);
-    engine.pending.note_admitted_to(clusters);
+    engine.pending.note_taken_in(clusters);
     let path = engine.quota.path(&admission.queue);
     let on_its_nodes = |node: &ReservedNode| {
         admission.shares.iter().any(|share| {
@@ -106,11 +106,11 @@ pub(super) fn owners_after<'a>(
 }
 
 /// To be called when all that may go were evaluated. Replans the reservations on nodes whose owners start clearly
-/// sooner in a cluster to which jobs were admitted since: what those took of a node has the pods of an owner put on
-/// others, and of these the ends may be known. Looks at one cluster, and counts each owner as an evaluation. Returns
+/// sooner in a cluster in which jobs or reservations took of a node since: that has the pods of an owner put on others,
+/// and of these the ends may be known. Looks at one cluster, and counts each owner as an evaluation. Returns
 /// whether there are any that might.
 pub(super) fn replan_sooner(engine: &mut Engine, evaluations: &mut usize) -> bool {
-    while let Some(cluster) = engine.pending.take_admitted_to() {
+    while let Some(cluster) = engine.pending.take_taken_in() {
         let inputs = engine.inputs();
         let late = inputs.reservations.with_nodes();
         let late = late.filter(|kept| plan::might_start_sooner(inputs, kept, &cluster));

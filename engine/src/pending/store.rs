@@ -42,9 +42,9 @@ pub(crate) struct Pending {
     pub(crate) deferred: DeferredPreemption,
     /// Evaluations without result.
     pub(crate) fruitless: Fruitless,
-    /// Clusters to which jobs were admitted, and of which owners of reservations were not asked since whether they
-    /// start sooner there.
-    admitted_to: BTreeSet<ClusterName>,
+    /// Clusters in which jobs or reservations took of nodes, and of which owners of reservations were not asked since
+    /// whether they start sooner there.
+    taken_in: BTreeSet<ClusterName>,
 }
 
 impl Pending {
@@ -66,17 +66,17 @@ impl Pending {
         }
     }
 
-    /// A job was admitted to these clusters.
-    pub(crate) fn note_admitted_to<'a>(
+    /// A job or a reservation took of nodes of these clusters.
+    pub(crate) fn note_taken_in<'a>(
         &mut self,
         clusters: impl IntoIterator<Item = &'a ClusterName>,
     ) {
-        self.admitted_to.extend(clusters.into_iter().cloned());
+        self.taken_in.extend(clusters.into_iter().cloned());
     }
 
     /// The next of these clusters, to be asked of now.
-    pub(crate) fn take_admitted_to(&mut self) -> Option<ClusterName> {
-        self.admitted_to.pop_first()
+    pub(crate) fn take_taken_in(&mut self) -> Option<ClusterName> {
+        self.taken_in.pop_first()
     }
 
     /// The fleet changed: nothing is known of what fits it.
