@@ -418,7 +418,7 @@ fn asked_candidate_of<'a>(
         goes
     };
     let window = inputs.pending.queues.window(queue).into_iter().flatten();
-    let infeasible = shapes_of_infeasible_candidates(inputs, queue, feasible);
+    let infeasible = shapes_of_infeasible_candidates(inputs, (queue, pending_queue), feasible);
     let found = pending_queue.candidate_among_asked(infeasible.chain(window.copied()), goes);
     let ordering = inputs.quota.ordering(queue);
     debug_assert_eq!(found, pending_queue.candidate(ordering, may_go));
@@ -429,12 +429,13 @@ fn asked_candidate_of<'a>(
 /// for the jobs behind their owners: only if a job of the queue is before one, or owns one, may it be feasible.
 fn shapes_of_infeasible_candidates<'a>(
     inputs: Inputs<'a>,
-    queue: &'a QueueName,
+    (queue, pending_queue): (&'a QueueName, &'a PendingQueue),
     feasible: &'a FeasibleShapes<'_>,
 ) -> impl Iterator<Item = ShapeId> + 'a {
     let withheld = inputs.pending.shapes.infeasible_shapes().withheld();
     let unbound = !withheld.is_empty() && !is_behind_all(inputs, feasible, queue);
-    let withheld = withheld.iter().copied().filter(move |_| unbound);
+    let withheld = unbound.then(|| pending_queue.passed_among(withheld));
+    let withheld = withheld.into_iter().flatten();
     let owners = inputs.reservations.holders_in(queue);
     let owners = owners.filter_map(move |rank| withheld::shape_of(inputs, &rank.key));
     withheld.chain(owners)

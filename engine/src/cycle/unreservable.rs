@@ -1,11 +1,12 @@
 //! Jobs that reservations stop, and those for which none is possible: when they come before an owner.
 //!
-//! That none is possible is noted of jobs, and of shapes for all jobs behind every owner of reserved nodes. A search
-//! for the next head takes a note of a shape for one of all its jobs. So queues with a job in their window that is
-//! before an owner are marked dirty when the note is made, and when the job comes before an owner later. What is
-//! reserved for an owner does not bind the jobs before it: classes that wait for a reservation to be dropped are woken
-//! when their first job comes before an owner. Queues move in the order by charges that come or go, by past usage that
-//! fades, and by the first job that is pending in them: they are looked at when they are ranked, whatever moved them.
+//! That none is possible is noted of jobs, and of shapes for all jobs behind every owner of reserved nodes. A
+//! search for the next head takes a note of a shape for one of all its jobs. So queues with a job in their window
+//! that is before an owner are marked dirty when the note is made, and when the job comes before an owner later.
+//! What is reserved for an owner does not bind the jobs before it: classes that wait for a reservation to be
+//! dropped are woken when their first job may have come before an owner. Queues move in the order by charges that
+//! come or go, by past usage that fades, and by the first job that is pending in them: they are looked at when they
+//! are ranked, whatever moved them.
 
 use crate::api::job::QueueOrder;
 use crate::backfill::{feasible, withheld};
@@ -83,10 +84,10 @@ impl<'a> LastOwners<'a> {
     fn is_before(
         &self,
         inputs: Inputs<'_>,
-        owners: AmongOwners,
+        among: AmongOwners,
         (queue, rank): (&QueueName, &QueueOrder),
     ) -> bool {
-        let last = match owners {
+        let last = match among {
             AmongOwners::OfNodes => self.of_nodes,
             AmongOwners::All => self.of_all,
         };
@@ -97,20 +98,21 @@ impl<'a> LastOwners<'a> {
 /// Queues were ranked again. What is reserved for an owner binds those jobs no more that are before it now.
 pub(super) fn order_moved(engine: &mut Engine, moves: &OrderMoves) {
     let inputs = engine.inputs();
-    if moves.sooner.is_empty() && moves.later.is_empty() {
+    let is_any = !moves.sooner.is_empty() || !moves.later.is_empty();
+    if !is_any || inputs.reservations.iter().next().is_none() {
         return;
     }
     let is_below = |queue: &QueueName, above: &BTreeSet<QueueId>| {
         let path = inputs.quota.id(queue).map(|id| inputs.quota.path_of(id));
         path.is_some_and(|path| path.iter().any(|id| above.contains(id)))
     };
-    let owners: Vec<&Reservation> = inputs.reservations.iter().collect();
     let moved_later = |kept: &&Reservation| is_below(&kept.queue, &moves.later);
-    let later = LastOwners::among(inputs, owners.iter().copied().filter(moved_later).collect());
-    let all = LastOwners::among(inputs, owners);
-    let may_be_free = |owners, job: (&QueueName, &QueueOrder)| {
-        later.is_before(inputs, owners, job)
-            || (is_below(job.0, &moves.sooner) && all.is_before(inputs, owners, job))
+    let later = inputs.reservations.iter().filter(moved_later).collect();
+    let later = LastOwners::among(inputs, later);
+    let all = LastOwners::among(inputs, inputs.reservations.iter().collect());
+    let may_be_free = |among, job: (&QueueName, &QueueOrder)| {
+        later.is_before(inputs, among, job)
+            || (is_below(job.0, &moves.sooner) && all.is_before(inputs, among, job))
     };
     let free = that_may_be_free(inputs, may_be_free);
     retry(engine, free);
@@ -121,7 +123,7 @@ pub(super) fn owners_moved_back(engine: &mut Engine, owners: &[JobKey]) {
     let inputs = engine.inputs();
     let moved = owners.iter().filter_map(|key| inputs.reservations.of(key));
     let moved = LastOwners::among(inputs, moved.collect());
-    let free = that_may_be_free(inputs, |owners, job| moved.is_before(inputs, owners, job));
+    let free = that_may_be_free(inputs, |among, job| moved.is_before(inputs, among, job));
     retry(engine, free);
 }
 
@@ -148,20 +150,42 @@ fn that_may_be_free(
     let queues = shapes.flat_map(|shape| in_windows(inputs, shape));
     let queues = queues.filter(|first| may_be_free(AmongOwners::OfNodes, *first));
     let queues = queues.map(|(queue, _)| queue.clone());
-    let parked = inputs
-        .pending
-        .queues
-        .waiting_for(&RequeueCondition::Reservation);
-    let parked = parked.filter(|(queue, shape)| {
-        let pending_queue = inputs.pending.queues.pending_queue(queue);
-        let first = pending_queue.and_then(|pending_queue| pending_queue.class(*shape).next());
-        first.is_some_and(|first| may_be_free(AmongOwners::All, (queue, first)))
-    });
     MayBeFree {
         unreservable: jobs.cloned().collect(),
         queues: queues.collect(),
-        parked: parked.cloned().collect(),
+        parked: parked_before(inputs, |job| may_be_free(AmongOwners::All, job)),
     }
+}
+
+/// The classes that wait for a reservation to be dropped, where `may_be_free` says so of their first job. Where it does
+/// not say so of the first jobs of a queue, it says so of no other: its classes are not looked at one by one.
+fn parked_before(
+    inputs: Inputs<'_>,
+    may_be_free: impl Fn((&QueueName, &QueueOrder)) -> bool,
+) -> Vec<(QueueName, ShapeId)> {
+    let queues = &inputs.pending.queues;
+    let mut known: Option<(&QueueName, bool)> = None;
+    let mut parked = Vec::new();
+    for waiting in queues.waiting_for(&RequeueCondition::Reservation) {
+        let (queue, shape) = waiting;
+        let Some(pending_queue) = queues.pending_queue(queue) else {
+            continue;
+        };
+        let any = match known {
+            Some((of, any)) if of == queue => any,
+            _ => {
+                let ranks = pending_queue.ranks();
+                let mut firsts = ranks.first().into_iter().chain(ranks.earliest());
+                firsts.any(|first| may_be_free((queue, first)))
+            }
+        };
+        known = Some((queue, any));
+        let first = pending_queue.class(*shape).next().filter(|_| any);
+        if first.is_some_and(|first| may_be_free((queue, first))) {
+            parked.push(waiting.clone());
+        }
+    }
+    parked
 }
 
 /// The queues in whose reservation window an active class of a shape is, each with the first job of that class.

@@ -181,7 +181,8 @@ impl PendingQueue {
     }
 
     /// The same in a queue that any job may leave first, without asking the classes that are passed over: of these,
-    /// besides those that are rechecked or may move, only those of the shapes `besides` are feasible.
+    /// besides those that may move, only those of the shapes `besides` are feasible. They are asked only before the
+    /// first of the others that is.
     pub(crate) fn candidate_among_asked(
         &self,
         besides: impl Iterator<Item = ShapeId>,
@@ -192,11 +193,33 @@ impl PendingQueue {
             .asked
             .iter()
             .map(|(first, shape)| (&first.rank, *shape));
-        let in_any_case = self.rechecked.iter().chain(&self.may_move).copied();
-        let besides = besides.chain(in_any_case);
+        let found = asked.find(is_feasible);
+        let end = found.map(|one| self.place(one));
+        let besides = besides.chain(self.may_move.iter().copied());
         let besides = besides.filter_map(|shape| self.first_active(shape));
-        let found = besides.filter(is_feasible).chain(asked.find(is_feasible));
-        found.min_by_key(|(rank, shape)| (self.turn(rank), *shape))
+        let besides = besides.filter(|one| end.as_ref().is_none_or(|end| self.place(*one) < *end));
+        besides
+            .filter(is_feasible)
+            .chain(found)
+            .min_by_key(|one| self.place(*one))
+    }
+
+    fn place<'a>(&'a self, (rank, shape): (&'a QueueOrder, ShapeId)) -> (TurnOrder<'a>, ShapeId) {
+        (self.turn(rank), shape)
+    }
+
+    /// Returns which of these shapes have classes that are passed over; it may name others of the shapes too.
+    pub(crate) fn passed_among<'a>(
+        &'a self,
+        shapes: &'a BTreeSet<ShapeId>,
+    ) -> impl Iterator<Item = ShapeId> + 'a {
+        // The shorter list is walked.
+        let few = self.passed.len() <= shapes.len();
+        let passed = self.passed.iter().filter(move |_| few);
+        let passed = passed.map(|(_, shape)| *shape);
+        let passed = passed.filter(|shape| shapes.contains(shape));
+        let all = (!few).then_some(shapes).into_iter().flatten().copied();
+        passed.chain(all)
     }
 
     /// The first job of each active class, in order.
