@@ -169,6 +169,7 @@ release: ## everything of a release in target/release-VERSION: binaries, image, 
 	@deploy/release
 
 manifests: programs ## write what is generated in deploy: the rendered chart, and the objects in the chart of the control plane
-	@$(DEBUG)/muster install --dry-run > deploy/chart/muster-control-plane/files/install.yaml
+	@$(DEBUG)/muster install --dry-run > $(DEBUG)/install.yaml
+	@mv $(DEBUG)/install.yaml deploy/chart/muster-control-plane/files/install.yaml
 	@cd testbed/tools/packaging && CGO_ENABLED=0 go tool helm template muster $(CURDIR)/deploy/chart/muster --namespace muster --skip-tests \
 	  --kube-version 1.30 > $(CURDIR)/deploy/manifests/muster.yaml

@@ -18,7 +18,7 @@ const CPUS: &str = "clusters:
 - {name: east, nodes: [{count: 3, cpu: 8, memory: 32Gi}]}
 - {name: west, nodes: [{count: 3, cpu: 8, memory: 32Gi}]}
 ";
-/// They are about classes of GPUs and their faults.
+/// The one is about GPUs, the other states no job.
 const OF_GPUS: [&str; 2] = ["sharing.yaml", "fault-policy.yaml"];
 /// Public images, as their own projects tag them.
 const IMAGES: [&str; 4] = [
