@@ -19,7 +19,7 @@ const CPUS: &str = "clusters:
 - {name: west, nodes: [{count: 3, cpu: 8, memory: 32Gi}]}
 ";
 /// The one is about GPUs, the other states no job.
-const OF_GPUS: [&str; 2] = ["sharing.yaml", "fault-policy.yaml"];
+const LEFT_OUT: [&str; 2] = ["sharing.yaml", "fault-policy.yaml"];
 /// Public images, as their own projects tag them.
 const IMAGES: [&str; 4] = [
     "busybox:1.37",
@@ -74,7 +74,7 @@ fn the_examples_run_on_nodes_without_gpus() {
     assert!(readme.contains(COMMAND), "README.md has another command");
     let (mut entries, mut demands) = (String::from("jobs:\n"), Vec::new());
     for (file, text) in examples() {
-        if OF_GPUS.contains(&&*file) {
+        if LEFT_OUT.contains(&&*file) {
             continue;
         }
         for object in objects(&without_gpus(&text)) {

@@ -85,10 +85,7 @@ impl Mirror {
             Delta::Upserted(mut binding) => {
                 self.newest_binding = self.newest_binding.max(version(&binding));
                 binding.metadata.managed_fields = None;
-                let key = job_key(
-                    binding.metadata.namespace.as_deref(),
-                    binding.metadata.name.as_deref(),
-                );
+                let key = binding.job_key();
                 if self.seen(&binding) == SeenBinding::Another {
                     self.drop_binding(&key);
                 }
@@ -101,7 +98,10 @@ impl Mirror {
                 Some(key)
             }
             Delta::Gone(object) => {
-                let key = job_key(object.namespace.as_deref(), Some(&object.name));
+                let key = JobKey::new(
+                    object.namespace.as_deref().unwrap_or_default(),
+                    &object.name,
+                );
                 self.drop_binding(&key);
                 Some(key)
             }
@@ -250,10 +250,6 @@ pub(crate) fn template_key(binding: &ResourceBinding) -> TemplateKey {
         namespace: resource.namespace.clone(),
         name: resource.name.clone(),
     }
-}
-
-fn job_key(namespace: Option<&str>, name: Option<&str>) -> JobKey {
-    JobKey::new(namespace.unwrap_or_default(), name.unwrap_or_default())
 }
 
 fn object_key(metadata: &kube::core::ObjectMeta) -> ObjectKey {

@@ -22,6 +22,7 @@ use tokio::process::{Child, Command};
 
 use crate::case::{Case, SOON};
 use crate::documents::Guide;
+use crate::job::Job;
 use crate::story::managed_alone;
 
 /// The member that is the host cluster.
@@ -76,12 +77,7 @@ async fn runs_as_rendered(case: &Case, guide: &Guide) -> anyhow::Result<()> {
                 probed(&pod["containers"][0], probe).await?;
             }
             // The webhook gates its binding, so it is reached at the port that the Deployment names.
-            case.queue(8).await?;
-            case.nodes("member1", 1).await?;
-            let job = case.submit(&case.gang("train", 2, 2).batch()).await?;
-            case.running(&job).await?;
-            case.end(&job).await?;
-            case.finished(&job, "Succeeded").await?;
+            let job = a_gang_runs(case).await?;
             case.delete(&job).await?;
             case.gone(&job).await?;
             token_is_renewed(&host).await?;
@@ -100,6 +96,17 @@ async fn runs_as_rendered(case: &Case, guide: &Guide) -> anyhow::Result<()> {
     }
     muster.start(testbed, ProcessRole::All).await?;
     outcome
+}
+
+/// Runs a gang on a node of its own until it has succeeded.
+pub(crate) async fn a_gang_runs(case: &Case) -> anyhow::Result<Job> {
+    case.queue(8).await?;
+    case.nodes("member1", 1).await?;
+    let job = case.submit(&case.gang("train", 2, 2).batch()).await?;
+    case.running(&job).await?;
+    case.end(&job).await?;
+    case.finished(&job, "Succeeded").await?;
+    Ok(job)
 }
 
 /// Waits until the token of the account, which the guide made for ten minutes here, is one for a year.

@@ -9,14 +9,15 @@ use anyhow::{Context as _, ensure};
 use e2e::harness::kinds::QUEUE;
 use e2e::harness::muster;
 use serde_json::{Value, json};
-use testbed::tools::{self, Tool, Tools, Toolset};
+use testbed::tools::{self, Tool, Toolset};
 
+use crate::alerts::ROOT;
 use crate::case::Case;
+use crate::chart::a_gang_runs;
+use crate::chart_values::{helm, text};
 use crate::documents::Guide;
 use crate::story::managed_alone;
 
-/// The repository's root.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const CHART: &str = "deploy/chart/muster-control-plane";
 /// The section of docs/how-to/install.md that the story follows.
 const SECTION: &str = "The control plane by Helm or GitOps";
@@ -26,21 +27,10 @@ const POLICY: &str = "helm.sh/resource-policy";
 /// Objects by kind, namespace and name.
 type Objects = BTreeMap<(String, String, String), Value>;
 
-fn tools() -> anyhow::Result<Tools> {
-    let sets = [Toolset::Packaging, Toolset::Kubernetes];
-    Ok(tools::ensure(&sets, &|line| eprintln!("{line}"))?)
-}
-
-fn text(output: Output) -> anyhow::Result<String> {
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.success(), "{error}");
-    Ok(String::from_utf8(output.stdout)?)
-}
-
 fn render(flags: &[&str]) -> anyhow::Result<Output> {
-    let mut helm = Command::new(tools()?.program(Tool::Helm)?);
+    let mut helm = helm()?;
     helm.args(["template", "x", CHART, "--kube-version=1.30"]);
-    Ok(helm.args(flags).current_dir(ROOT).output()?)
+    Ok(helm.args(flags).output()?)
 }
 
 fn rendered(flags: &[&str]) -> anyhow::Result<Objects> {
@@ -147,6 +137,10 @@ fn values_leave_out_what_somebody_else_provides() -> anyhow::Result<()> {
             "karmadaAccounts[0].kind=Group,karmadaAccounts[0].name=system:authenticated",
             "/karmadaAccounts/0/name",
         ),
+        (
+            "karmadaAccounts[0].kind=ServiceAccount,karmadaAccounts[0].name=x",
+            "namespace",
+        ),
     ] {
         let output = render(&["--set", value])?;
         let error = String::from_utf8_lossy(&output.stderr);
@@ -158,12 +152,7 @@ fn values_leave_out_what_somebody_else_provides() -> anyhow::Result<()> {
 
 #[test]
 fn the_chart_has_no_findings_and_is_of_this_version() -> anyhow::Result<()> {
-    let mut lint = Command::new(tools()?.program(Tool::Helm)?);
-    text(
-        lint.args(["lint", "--strict", CHART])
-            .current_dir(ROOT)
-            .output()?,
-    )?;
+    text(helm()?.args(["lint", "--strict", CHART]).output()?)?;
     let chart = std::fs::read_to_string(Path::new(ROOT).join(CHART).join("Chart.yaml"))?;
     let chart: Value = serde_saphyr::from_str(&chart)?;
     for field in ["version", "appVersion"] {
@@ -189,7 +178,8 @@ fn the_chart_of_the_control_plane_and_muster_install_take_over_from_each_other()
 
 /// Returns the guide on this plane, on which `muster install` ran already.
 fn prepare(case: &Case) -> anyhow::Result<Guide> {
-    let tools = tools()?;
+    let sets = [Toolset::Packaging, Toolset::Kubernetes];
+    let tools = tools::ensure(&sets, &|line| eprintln!("{line}"))?;
     let programs = [
         ("helm", tools.program(Tool::Helm)?),
         ("kubectl", tools.program(Tool::Kubectl)?),
@@ -240,13 +230,7 @@ async fn taken_over(case: &Case, guide: &Guide) -> anyhow::Result<()> {
     same(&before, &installed(guide).await?)?;
 
     // The rights of Muster's accounts are what they were.
-    case.queue(8).await?;
-    case.nodes("member1", 1).await?;
-    let job = case.submit(&case.gang("train", 2, 2).batch()).await?;
-    case.running(&job).await?;
-    case.end(&job).await?;
-    case.finished(&job, "Succeeded").await?;
-    Ok(())
+    a_gang_runs(case).await.map(drop)
 }
 
 /// Returns the objects of `muster install` as the control plane has them, without what each write changes.

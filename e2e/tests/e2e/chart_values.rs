@@ -34,7 +34,8 @@ const FULL: &str = r#"{
     "tolerations": [{"operator": "Exists"}], "affinity": {"nodeAffinity": {}}, "priorityClassName": "high"
 }"#;
 
-fn helm() -> anyhow::Result<std::process::Command> {
+/// Returns helm, to run in the root of the repository.
+pub(crate) fn helm() -> anyhow::Result<std::process::Command> {
     let tools = tools::ensure(&[Toolset::Packaging], &|line| eprintln!("{line}"))?;
     let mut helm = std::process::Command::new(tools.program(Tool::Helm)?);
     helm.current_dir(ROOT);
@@ -49,7 +50,8 @@ fn render(flags: &[&str]) -> anyhow::Result<Output> {
     Ok(helm.args(flags).output()?)
 }
 
-fn text(output: Output) -> anyhow::Result<String> {
+/// Returns what a program printed, or its errors if it failed.
+pub(crate) fn text(output: Output) -> anyhow::Result<String> {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "{error}");
     Ok(String::from_utf8(output.stdout)?)

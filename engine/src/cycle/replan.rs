@@ -110,7 +110,7 @@ pub(super) fn owners_after<'a>(
 /// and of these the ends may be known. Looks at one cluster, and counts each owner as an evaluation. Returns
 /// whether there are any that might.
 pub(super) fn replan_sooner(engine: &mut Engine, evaluations: &mut usize) -> bool {
-    while let Some(cluster) = engine.pending.take_taken_in() {
+    while let Some(cluster) = engine.pending.next_taken_in() {
         let inputs = engine.inputs();
         let late = inputs.reservations.with_nodes();
         let late = late.filter(|kept| plan::might_start_sooner(inputs, kept, &cluster));

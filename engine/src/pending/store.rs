@@ -75,7 +75,7 @@ impl Pending {
     }
 
     /// The next of these clusters, to be asked of now.
-    pub(crate) fn take_taken_in(&mut self) -> Option<ClusterName> {
+    pub(crate) fn next_taken_in(&mut self) -> Option<ClusterName> {
         self.taken_in.pop_first()
     }
 
