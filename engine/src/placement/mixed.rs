@@ -8,8 +8,8 @@
 use crate::api::charge::pools_of;
 use crate::capacity::{FittingPods, NodeInfo, NodeView, Packing, Place};
 use crate::overlay::Overlay;
-use crate::placement::plan;
-use crate::placement::plan::{NoPlan, PlacementCandidate};
+use crate::placement::candidate::{self, PlacementCandidate};
+use crate::placement::plan::{self, NoPlan};
 use crate::placement::request::GangRequest;
 use crate::placement::score::Weights;
 use crate::quota::Shortfall;
@@ -31,9 +31,9 @@ pub(crate) fn first_within_bounds(
     options.sort_by(|a, b| a.score.cmp(&b.score));
     let mut why = None;
     for option in options {
-        let parts = option.parts.iter().map(|(place, packing)| {
-            let cluster = &inputs.capacity.places()[*place];
-            plan::share_of(inputs, cluster, &gang.shape.demand, packing)
+        let parts = option.parts.iter().map(|part| {
+            let cluster = &inputs.capacity.places()[part.place];
+            plan::share_of(inputs, cluster, &gang.shape.demand, &part.packing)
         });
         let mut shares: Vec<Share> = parts.collect();
         shares.sort_by(|a, b| a.cluster.cmp(&b.cluster));
@@ -64,7 +64,7 @@ pub(crate) fn mixed_within_bounds(
         match mixed_on(inputs, gang, overlay, place) {
             Some(Ok(packing)) => {
                 let parts = vec![(place, packing)];
-                options.push(plan::scored(
+                options.push(candidate::scored(
                     inputs,
                     gang,
                     overlay,

@@ -1,6 +1,7 @@
 //! Where a gang goes: filters and scores, pools, one cluster or several.
 
 pub(crate) mod across;
+mod candidate;
 mod choices;
 pub(crate) mod eligible;
 pub(crate) mod empty;

@@ -1,7 +1,7 @@
 //! Where a gang would go, and what would be charged for it. Nothing here changes anything.
 //!
 //! The gang goes whole to one cluster, in one topology domain where that is possible; else, if it may
-//! be split, to the fewest clusters that take it together. [`PlacementScore`] orders the possible placements.
+//! be split, to the fewest clusters that take it together. [`score::PlacementScore`] orders the possible placements.
 //! Clusters that cannot hold it are left out by look-up (see [`crate::placement::lookup`]). The best
 //! estimates are packed node by node first, and the other clusters only if none of those takes the
 //! gang: a placement in one cluster is found whenever there is one. What packing cannot place is put pod by pod
@@ -13,26 +13,19 @@ use crate::cost;
 use crate::eligibility::store::{Eligible, groups_of};
 use crate::overlay::Overlay;
 use crate::pending::shapes::RequestShape;
+use crate::placement::candidate::PlacementCandidate;
 use crate::placement::eligible::Ineligible;
 use crate::placement::lookup::{EXACT, Estimate, largest_role};
 pub(crate) use crate::placement::no_plan::{ClusterLack, NoPlan};
 use crate::placement::put_now::put_now;
 use crate::placement::request::GangRequest;
-use crate::placement::score::{PlacementScore, Weights};
+use crate::placement::score::Weights;
 use crate::placement::{
-    eligible, empty, lookup, mixed, score, shortage, split, unmatched, weighted,
+    candidate, eligible, empty, lookup, mixed, score, shortage, split, unmatched, weighted,
 };
-use crate::plugins::Site;
 use crate::state::Inputs;
 use facts::{ClusterName, Demand, PoolClass, QueueName, RolePods, Share, Slot, Split};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// One way to place the whole gang.
-#[derive(Debug, Clone)]
-pub(crate) struct PlacementCandidate {
-    pub(crate) score: PlacementScore,
-    pub(crate) parts: Vec<(Place, Packing)>,
-}
 
 /// Where a gang would go. `RequestShape::avoid` counts while another cluster could ever take it.
 pub(crate) fn plan(
@@ -217,7 +210,15 @@ fn options_on(
             Some(found) => lack = Some(found),
             None => {
                 let parts = vec![(place, packing)];
-                options.push(scored(inputs, gang, overlay, parts, &[fitting], 0, weights));
+                options.push(candidate::scored(
+                    inputs,
+                    gang,
+                    overlay,
+                    parts,
+                    &[fitting],
+                    0,
+                    weights,
+                ));
             }
         }
     }
@@ -236,52 +237,6 @@ pub(crate) fn place_all(
 ) -> Packing {
     let (needs, topology) = (all_needs(demand), demand.topology.as_ref());
     inputs.capacity.place(cluster, &needs, node_view, topology)
-}
-
-/// A way to place all, with its score.
-pub(crate) fn scored(
-    inputs: Inputs<'_>,
-    gang: GangRequest<'_>,
-    overlay: &Overlay,
-    parts: Vec<(Place, Packing)>,
-    fitting: &[FittingPods],
-    spare: u64,
-    weights: &Weights<'_>,
-) -> PlacementCandidate {
-    let needs = all_needs(&gang.shape.demand);
-    let mut score = PlacementScore {
-        tier: 0,
-        preference: 0,
-        weighted: 0,
-        spare,
-        units_left: 0,
-        cpu_left: 0,
-        places: parts.iter().map(|(place, _)| *place).collect(),
-    };
-    let mut facts = Vec::new();
-    let pods: u32 = parts.iter().map(|(_, packing)| packing.pods()).sum();
-    for ((place, packing), fitting) in parts.iter().zip(fitting) {
-        let cluster = &inputs.capacity.places()[*place];
-        let node_view = NodeView::of(overlay);
-        let effect = inputs.capacity.effect(cluster, &needs, packing, node_view);
-        let fact = inputs.capacity.cluster_fact(cluster);
-        let site = Site {
-            fact,
-            fitting: *fitting,
-            price: fact.map_or(0, |fact| inputs.eligibility.price_of(fact)),
-            without_images: weights.without_images(inputs, cluster, packing),
-        };
-        let part = i128::from(packing.pods());
-        let weighted = weights.of_cluster(&site) + weights.of_nodes(&effect);
-        score.weighted += weighted * part / i128::from(pods.max(1));
-        score.tier = score.tier.max(effect.tier);
-        score.preference += weights.preference(cluster) * u64::from(packing.pods());
-        score.units_left += effect.units_left;
-        score.cpu_left += effect.cpu_left;
-        facts.extend(fact);
-    }
-    score.weighted += weights.of_clusters(&facts);
-    PlacementCandidate { score, parts }
 }
 
 /// Returns what the clusters are short of that were not looked at: exact for the best estimates, of the

@@ -15,14 +15,18 @@ use crate::api::charge::pools_of;
 use crate::capacity::{FittingPods, Need, NodeView, Packing, Place};
 use crate::eligibility::store::Eligible;
 use crate::overlay::Overlay;
+use crate::placement::candidate::{self, PlacementCandidate, ScoredPart};
 use crate::placement::lookup::largest_role;
-use crate::placement::plan::{ClusterLack, NoPlan, PlacementCandidate};
+use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::placement::request::GangRequest;
 use crate::placement::score::Weights;
 use crate::placement::{choices, mixed, plan, spread};
 use crate::state::Inputs;
 use facts::{ClusterFact, ClusterPlacement, Role, Share};
+use std::cell::RefCell;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Clusters that are tried as the first part beside those with the most capacity, for one gang.
 const LEADERS: usize = 64;
@@ -46,6 +50,35 @@ struct SplitQuestion<'a> {
     weights: &'a Weights<'a>,
     /// The role that is divided, as an index.
     main: usize,
+    /// The parts that were looked at, by what they were to take: most choices share most of theirs.
+    known: RefCell<BTreeMap<PartRequest, Arc<ScoredPart>>>,
+}
+
+/// A cluster, and the pods of each role that it is to take, one role after another.
+type PartRequest = (Place, Vec<(usize, u32)>);
+
+impl SplitQuestion<'_> {
+    /// Returns what a cluster takes of so many pods of these roles, and what that counts for.
+    fn scored_part(
+        &self,
+        inputs: Inputs<'_>,
+        part: Part,
+        pods: Vec<(usize, u32)>,
+    ) -> Arc<ScoredPart> {
+        let request = (part.place, pods);
+        if let Some(known) = self.known.borrow().get(&request) {
+            return Arc::clone(known);
+        }
+        let packing = pack_part(inputs, self, part.place, &request.1);
+        let (gang, overlay) = (self.gang, self.overlay);
+        let packed = (part.place, packing);
+        let scored =
+            candidate::scored_part(inputs, gang, overlay, packed, part.fitting, self.weights);
+        let scored = Arc::new(scored);
+        let mut known = self.known.borrow_mut();
+        known.insert(request, Arc::clone(&scored));
+        scored
+    }
 }
 
 /// The gang over the fewest clusters, with its weighted score.
@@ -65,6 +98,7 @@ pub(crate) fn split(
         overlay,
         weights,
         main: main.ok_or_else(none)?,
+        known: RefCell::default(),
     };
     let mut parts = parts(inputs, &question, role, eligible);
     let first = fewest(inputs, &question, &parts);
@@ -242,28 +276,22 @@ fn divide(
         let after = u32::try_from(choice.len() - index - 1).unwrap_or(u32::MAX);
         let roles = demand.roles.as_slice();
         let pods = shares_of(&left, roles, question.main, *part, index, after);
-        let packing = pack_part(inputs, question, part.place, &pods);
-        for placed in &packing.placed {
+        let scored = question.scored_part(inputs, *part, pods);
+        let placed = &scored.packing.placed;
+        for placed in placed {
             left[placed.role] -= placed.count;
         }
-        let has_main = packing
-            .placed
-            .iter()
-            .any(|placed| placed.role == question.main);
-        if !has_main {
+        if !placed.iter().any(|placed| placed.role == question.main) {
             return None;
         }
-        parts.push((part.place, packing));
+        parts.push(scored);
     }
     if left.iter().any(|count| *count > 0) {
         return None;
     }
-    let fitting: Vec<FittingPods> = choice.iter().map(|part| part.fitting).collect();
     let all: u64 = choice.iter().map(|part| u64::from(part.pods)).sum();
     let spare = all.saturating_sub(u64::from(demand.roles[question.main].count));
-    let (gang, overlay) = (question.gang, question.overlay);
-    let weights = question.weights;
-    let candidate = plan::scored(inputs, gang, overlay, parts, &fitting, spare, weights);
+    let candidate = candidate::scored_together(inputs, parts, spare, question.weights);
     Some(candidate)
 }
 

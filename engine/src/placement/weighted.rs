@@ -10,7 +10,7 @@ use crate::eligibility::store::Eligible;
 use crate::overlay::Overlay;
 use crate::placement::request::GangRequest;
 use crate::placement::score::Weights;
-use crate::placement::{mixed, plan, spread};
+use crate::placement::{candidate, mixed, spread};
 use crate::state::Inputs;
 use facts::{ClusterFact, Division, Role, Share};
 use std::cmp::Reverse;
@@ -79,7 +79,7 @@ pub(crate) fn as_wished(
         return None;
     }
     let fitting: Vec<FittingPods> = used().map(|(site, _)| site.fitting).collect();
-    let option = plan::scored(inputs, gang, overlay, parts, &fitting, 0, weights);
+    let option = candidate::scored(inputs, gang, overlay, parts, &fitting, 0, weights);
     mixed::first_within_bounds(inputs, gang, overlay, vec![option]).ok()
 }
 
