@@ -11,7 +11,7 @@ use crate::backfill::expected_start::jobs_on;
 use crate::backfill::reservation::not_given_back;
 use crate::overlay::Overlay;
 use crate::quota::Shortfall;
-use crate::reservation::store::{ExpectedRelease, Reservation, ReservedNode};
+use crate::reservation::store::{ExpectedRelease, ReleaseSource, Reservation, ReservedNode};
 use crate::state::Inputs;
 use facts::{JobKey, QueueName, Time};
 use std::collections::BTreeSet;
@@ -21,10 +21,10 @@ pub(crate) const ENDS: usize = 1024;
 
 /// True if the job that an expected release waits for is still charged.
 pub(crate) fn is_expected(inputs: Inputs<'_>, releases: &ExpectedRelease) -> bool {
-    releases
-        .from
-        .as_ref()
-        .is_none_or(|key| inputs.jobs.charge_of(key).is_some())
+    match &releases.from {
+        ReleaseSource::Job(key) => inputs.jobs.charge_of(key).is_some(),
+        ReleaseSource::Node(_) => true,
+    }
 }
 
 /// The releases that an owner still expects on a queue.
@@ -86,7 +86,7 @@ pub(crate) fn releases(
             }
             if !sure.is_empty() {
                 releases.push(ExpectedRelease {
-                    from: None,
+                    from: ReleaseSource::Node(reserved.node.clone()),
                     queue: above.clone(),
                     cluster: reserved.cluster.clone(),
                     class: reserved.class.clone(),
@@ -134,7 +134,7 @@ fn given_back_by<'a>(
         above.flat_map(move |above| {
             let pools = pools.iter();
             pools.map(move |((cluster, class), resources)| ExpectedRelease {
-                from: Some(key.clone()),
+                from: ReleaseSource::Job(key.clone()),
                 queue: above.clone(),
                 cluster: cluster.clone(),
                 class: class.clone(),
@@ -194,7 +194,10 @@ pub(crate) fn is_moved_by(
     kept: &Reservation,
     moved: &BTreeSet<JobKey>,
 ) -> bool {
-    let mut counted = kept.releases.iter().filter_map(|ends| ends.from.as_ref());
+    let mut counted = kept.releases.iter().filter_map(|ends| match &ends.from {
+        ReleaseSource::Job(key) => Some(key),
+        ReleaseSource::Node(_) => None,
+    });
     let counts = |key: &JobKey| {
         let end = inputs.jobs.get(key)?.derived.has.expected_end?;
         Some(kept.start.is_none_or(|start| end <= start))

@@ -16,6 +16,13 @@ pub(crate) fn start_on(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> Option<Tim
     Some(start)
 }
 
+/// Returns true if a job starts on `nodes` when it was expected to, although some of them have become free: one of them
+/// is still free no sooner than that.
+pub(crate) fn is_still(inputs: Inputs<'_>, nodes: &[ReservedNode], start: Option<Time>) -> bool {
+    let mut nodes = nodes.iter();
+    nodes.any(|node| start_on_node(inputs, node) == start)
+}
+
 /// When the first of `nodes` will have free what is reserved on it, by the expected ends.
 pub(crate) fn first_free(inputs: Inputs<'_>, nodes: &[ReservedNode]) -> Option<Time> {
     let free = nodes.iter().map(|node| start_on_node(inputs, node));

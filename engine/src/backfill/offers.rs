@@ -85,10 +85,17 @@ fn info_of<'a>(
     capacity.cluster(cluster)?.nodes().get(node)
 }
 
-/// Returns true if a cluster might take a gang that cannot be divided, as far as is known without its nodes.
+/// Returns true if a cluster might take a gang, with others if it may be divided, as far as is known without nodes.
 fn might_hold(inputs: Inputs<'_>, shape: &RequestShape, cluster: &ClusterName) -> bool {
-    let mut roles = shape.demand.roles.iter();
-    shape.needs_no_single_cluster() || roles.all(|role| inputs.capacity.might_hold(cluster, role))
+    let (capacity, mut roles) = (&inputs.capacity, shape.demand.roles.iter());
+    // It may start with fewer pods.
+    if shape.demand.elastic {
+        return true;
+    }
+    match shape.demand.is_divisible() {
+        true => roles.all(|role| capacity.all_might_hold(role)),
+        false => roles.all(|role| capacity.might_hold(cluster, role)),
+    }
 }
 
 /// The infeasible shapes of which it is not known that the empty fleet has enough for all pods.

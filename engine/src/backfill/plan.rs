@@ -8,6 +8,7 @@
 //! not move to where the job would start later by the expected ends, nor to other nodes where no less has to
 //! become free. Which nodes may be taken is in `ways.rs`: those that an admission may use.
 
+use crate::amounts::totals::ResourceTotals;
 use crate::api::charge::PoolLimit;
 use crate::backfill::sooner::FoundNodes;
 use crate::backfill::{bounded, expected_start, sooner, spare, withheld};
@@ -355,17 +356,45 @@ fn found_in(inputs: Inputs<'_>, request: Request<'_>, cluster: &ClusterName) -> 
 
 /// How much has to become free on the nodes that are reserved for an owner.
 pub(crate) fn shortfall(inputs: Inputs<'_>, reserved: &Reservation) -> i128 {
-    let shortfall = reserved.nodes.iter().map(|reserved| {
-        let known = inputs.capacity.cluster(&reserved.cluster);
-        let node = known.and_then(|known| known.nodes().get(&reserved.node));
-        let name = leading(&reserved.resources);
-        let free = |name| node.map_or(0, |node| inputs.capacity.free_of(node, name).max(0));
-        name.map_or(0, |name| {
-            let needs = i128::from(reserved.resources.amount_of(name).0);
-            (needs - free(name)).max(0)
+    let nodes = reserved.nodes.iter();
+    nodes.map(|node| shortfall_on(inputs, node)).sum()
+}
+
+/// Returns true if anything has to become free there.
+pub(crate) fn lacks_any(inputs: Inputs<'_>, reserved: &Reservation) -> bool {
+    let mut nodes = reserved.nodes.iter();
+    nodes.any(|node| shortfall_on(inputs, node) > 0)
+}
+
+/// Returns true if one of these nodes takes a pod of an owner besides what is reserved there.
+pub(crate) fn takes_more_on(
+    inputs: Inputs<'_>,
+    kept: &Reservation,
+    nodes: &[ReservedNode],
+) -> bool {
+    let shape = withheld::shape_of(inputs, &kept.rank.key);
+    let shape = shape.and_then(|shape| inputs.pending.shapes.get(shape));
+    let mut roles = shape.into_iter().flat_map(|shape| &shape.demand.roles);
+    roles.any(|role| {
+        let mut nodes = nodes.iter();
+        nodes.any(|reserved| {
+            let known = inputs.capacity.cluster(&reserved.cluster);
+            let node = known.and_then(|known| known.nodes().get(&reserved.node));
+            let held = ResourceTotals::from(&reserved.resources);
+            node.is_some_and(|node| inputs.capacity.takes_one(node, role, Some(&held)))
         })
-    });
-    shortfall.sum()
+    })
+}
+
+fn shortfall_on(inputs: Inputs<'_>, reserved: &ReservedNode) -> i128 {
+    let known = inputs.capacity.cluster(&reserved.cluster);
+    let node = known.and_then(|known| known.nodes().get(&reserved.node));
+    let name = leading(&reserved.resources);
+    let free = |name| node.map_or(0, |node| inputs.capacity.free_of(node, name).max(0));
+    name.map_or(0, |name| {
+        let needs = i128::from(reserved.resources.amount_of(name).0);
+        (needs - free(name)).max(0)
+    })
 }
 
 /// Over several clusters of one group.

@@ -24,7 +24,29 @@ pub(crate) struct Index {
 }
 
 /// Fitting pods of every cluster by the requested amount of one resource.
-type ByAmount = BTreeMap<i64, Vec<FittingPods>>;
+type ByAmount = BTreeMap<i64, Followed>;
+
+/// Fitting pods of one amount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Followed {
+    /// By place.
+    clusters: Vec<FittingPods>,
+    /// How many pods fit now in all clusters together.
+    now: u128,
+}
+
+impl Followed {
+    fn count(
+        clusters: &BTreeMap<ClusterName, ClusterCapacity>,
+        resource: ResourceId,
+        each: i64,
+    ) -> Self {
+        let clusters = clusters.values().map(|room| count(room, resource, each));
+        let clusters: Vec<FittingPods> = clusters.collect();
+        let now = clusters.iter().map(|fitting| u128::from(fitting.now)).sum();
+        Self { clusters, now }
+    }
+}
 
 /// What of one amount a cluster holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,7 +99,14 @@ impl Index {
 
     /// Fitting pods by place, if this amount is followed.
     pub(crate) fn fitting(&self, resource: ResourceId, each: i64) -> Option<&[FittingPods]> {
-        self.fitting.get(&resource)?.get(&each).map(Vec::as_slice)
+        let followed = self.fitting.get(&resource)?.get(&each)?;
+        Some(&followed.clusters)
+    }
+
+    /// How many pods fit now in all clusters together, if this amount is followed.
+    pub(crate) fn now_in_all(&self, resource: ResourceId, each: i64) -> Option<u128> {
+        let followed = self.fitting.get(&resource)?.get(&each)?;
+        Some(followed.now)
     }
 
     /// True if the clusters there are, are those numbered.
@@ -115,10 +144,8 @@ impl Index {
             let followed = self.fitting.entry(resource).or_default();
             followed.retain(|each, _| wanted.contains(each));
             for each in wanted {
-                followed.entry(each).or_insert_with(|| {
-                    let fitting = clusters.values().map(|room| count(room, resource, each));
-                    fitting.collect()
-                });
+                let count = || Followed::count(clusters, resource, each);
+                followed.entry(each).or_insert_with(count);
             }
         }
     }
@@ -127,9 +154,9 @@ impl Index {
     pub(crate) fn is_sound(&self, clusters: &BTreeMap<ClusterName, ClusterCapacity>) -> bool {
         self.names.iter().eq(clusters.keys())
             && self.fitting.iter().all(|(resource, followed)| {
-                followed.iter().all(|(each, fitting)| {
-                    let rebuilt = clusters.values().map(|room| count(room, *resource, *each));
-                    fitting.iter().copied().eq(rebuilt)
+                let mut followed = followed.iter();
+                followed.all(|(each, followed)| {
+                    *followed == Followed::count(clusters, *resource, *each)
                 })
             })
     }
@@ -152,10 +179,12 @@ impl Index {
             if was == is && had == has && !fleet {
                 continue;
             }
-            for (each, fitting) in followed {
-                let fitting = &mut fitting[place];
+            for (each, followed) in followed {
+                let fitting = &mut followed.clusters[place];
                 let least = i128::from(*each);
-                fitting.now = fitting.now - times(was, *each) + times(is, *each);
+                let before = fitting.now;
+                fitting.now = before - times(was, *each) + times(is, *each);
+                followed.now = followed.now - u128::from(before) + u128::from(fitting.now);
                 fitting.empty = fitting.empty - times(had, *each) + times(has, *each);
                 let tightest = i128::from(fitting.tightest);
                 if fleet || (was != is && (tightest == was || (is >= least && is < tightest))) {

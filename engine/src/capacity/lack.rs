@@ -33,6 +33,13 @@ impl Capacity {
             .is_none_or(|fitting| fitting.now >= main.count)
     }
 
+    /// Returns true if all clusters together might hold all pods of a role now.
+    pub(crate) fn all_might_hold(&self, role: &Role) -> bool {
+        let main = self.main_of(role);
+        let now = self.index.now_in_all(main.resource, main.each);
+        main.each <= 0 || now.is_none_or(|now| now >= u128::from(main.count))
+    }
+
     /// True if the fleet is known to hold so many pods in one cluster, or over all of them where they are `divisible`,
     /// once it is empty, as far as goes what each requests of its leading resource. Nothing is known of resources other
     /// than devices and CPU.

@@ -6,13 +6,13 @@
 
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{reservation, window, withheld};
-use crate::cycle::fleet;
 use crate::cycle::replan::{ends_moved, owners_met_by_admission, replan_after, replan_beside};
 use crate::cycle::unreservable::owners_moved_back;
 use crate::cycle::wake::{
     activate, contest, headroom_freed, headroom_used, mark_all_dirty, mark_windows_dirty,
     nodes_freed, nodes_unreserved, recheck,
 };
+use crate::cycle::{fleet, replan};
 use crate::jobs::elastic::least_total;
 use crate::jobs::job::PendingEntry;
 use crate::pending::inadmissible::RequeueCondition;
@@ -150,6 +150,7 @@ pub(crate) fn react(engine: &mut Engine, change: Change<'_>) {
 }
 
 fn capacity_changed(engine: &mut Engine) {
+    replan::charges_changed(engine);
     let touched = engine.capacity.take_touched();
     if !touched.is_empty() {
         fleet::nodes_changed(engine, touched);

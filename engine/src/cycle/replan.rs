@@ -2,6 +2,8 @@
 
 use crate::backfill::{expected_release, expected_start, plan, withheld};
 use crate::cycle::wake::recheck;
+use crate::pending::inadmissible::RequeueCondition;
+use crate::pending::infeasible::Nodes;
 use crate::reservation::store::{Reservation, ReservedNode};
 use crate::state::{Engine, Inputs};
 use facts::{JobKey, Time};
@@ -47,6 +49,51 @@ pub(super) fn owners_met_by_admission(engine: &mut Engine, admitted: &JobKey, ha
     }
     for holder in met {
         recheck(engine, &holder);
+    }
+}
+
+/// Takes note that jobs have ended on nodes that are reserved for an owner. Less has to become free there than before,
+/// and no less than that on any other nodes: as long as it cannot start, it keeps its nodes. The quota that those jobs
+/// gave back is reserved for it from now on. Where that is not all there is to it, its reservation is replanned: it may
+/// start sooner, counts on ends, or more of its pods may go to a node than it has reserved there.
+pub(super) fn reserved_freed(engine: &mut Engine, owner: &JobKey, freed: &Nodes) {
+    let inputs = engine.inputs();
+    let Some(kept) = inputs.reservations.of(owner) else {
+        return;
+    };
+    let on = kept.nodes.iter().filter(|node| node.is_among(freed));
+    let on: Vec<ReservedNode> = on.cloned().collect();
+    let stays = !kept.taking()
+        && !kept.lacked_headroom()
+        && !kept.counts_on_ends()
+        && !plan::takes_more_on(inputs, kept, &on)
+        && plan::lacks_any(inputs, kept)
+        && expected_start::is_still(inputs, &kept.nodes, kept.start);
+    if !stays {
+        recheck(engine, owner);
+        return;
+    }
+    let fresh = expected_release::releases(inputs, &kept.queue, &on);
+    if engine.reservations.replace_releases(owner, &on, fresh) {
+        engine.changed.jobs.insert(owner.clone());
+        // As after any change of a reservation ([`crate::cycle::react`]).
+        engine.pending.queues.wake(&RequeueCondition::Reservation);
+    }
+}
+
+/// Replans the reservations on nodes where pods are of jobs whose charges have changed: what these give back is not
+/// what the owners expect. Most often the pods are gone together with the charge.
+pub(super) fn charges_changed(engine: &mut Engine) {
+    for key in engine.reservations.take_recharged() {
+        let mut nodes = Nodes::new();
+        for (cluster, node) in engine.capacity.holdings(&key).into_keys() {
+            nodes.entry(cluster).or_default().insert(node);
+        }
+        let owners = engine.reservations.with_nodes();
+        let owners = owners.filter(|kept| !nodes.is_empty() && !kept.taking());
+        let met = owners.filter(|kept| kept.nodes.iter().any(|node| node.is_among(&nodes)));
+        let met: Vec<JobKey> = met.map(|kept| kept.rank.key.clone()).collect();
+        met.iter().for_each(|owner| recheck(engine, owner));
     }
 }
 

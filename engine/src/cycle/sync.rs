@@ -55,6 +55,9 @@ pub(crate) fn sync_indexes(engine: &mut Engine, key: &JobKey) {
     if recharged {
         engine.capacity.end_grace_of(key);
     }
+    if recharged && before.is_some() {
+        engine.reservations.note_recharged(key);
+    }
     if gone {
         reserve::victim_gone(engine, key);
     }
@@ -90,6 +93,7 @@ pub(crate) fn forget_job(engine: &mut Engine, key: &JobKey) {
     apply_derived(engine, key, &was, &Derived::default());
     reserve::drop_reservation_of(engine, key);
     engine.capacity.end_grace_of(key);
+    engine.reservations.note_recharged(key);
     reserve::victim_gone(engine, key);
     engine.capacity.forget(key);
     react(engine, Change::Victims);

@@ -7,6 +7,7 @@
 use crate::amounts::totals::ResourceTotals;
 use crate::api::slot::ReservationSlot;
 use crate::backfill::{offers, plan, window, withheld};
+use crate::cycle::replan;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::infeasible::{Infeasible, Nodes, listed};
 use crate::pending::shapes::ShapeId;
@@ -204,35 +205,55 @@ pub(crate) fn nodes_freed(engine: &mut Engine, freed: Nodes) {
     };
     let fitting: BTreeSet<ShapeId> = shapes.into_iter().filter(fits).collect();
     engine.pending.note_freed(&freed);
-    // What is freed on its nodes changes what an owner has to reserve besides; what is freed elsewhere
-    // may be nearer to what it needs, if the jobs before it do not take it. One that waits for a bound on its nodes may
-    // start elsewhere.
-    let on_them = |kept: &Reservation| {
-        let mut nodes = kept.nodes.iter();
-        nodes.any(|node| {
-            let nodes = freed.get(&node.cluster);
-            nodes.is_some_and(|nodes| nodes.contains(&node.node))
-        })
-    };
-    let nearer = |kept: &Reservation| {
-        let mut clusters = freed.keys();
-        clusters.any(|cluster| plan::might_lack_less(engine.inputs(), kept, cluster))
-    };
-    let owners = engine.reservations.with_nodes();
-    let met = owners.filter_map(|kept| {
-        let here = on_them(kept) || kept.waits_for_bound();
-        (here || nearer(kept)).then(|| (kept.rank.key.clone(), here))
-    });
-    for (owner, here) in met.collect::<Vec<_>>() {
-        if here {
-            recheck(engine, &owner);
-        } else if let Some(entry) = withheld::line_now(engine.inputs(), &owner) {
-            let queues = &mut engine.pending.queues;
-            queues.recheck_if_moving(&entry.queue, entry.shape);
+    for (owner, met) in owners_met(engine.inputs(), &freed) {
+        match met {
+            MetBy::OwnNodes => replan::reserved_freed(engine, &owner, &freed),
+            MetBy::OwnAndOthers => recheck(engine, &owner),
+            MetBy::Others => {
+                if let Some(entry) = withheld::line_now(engine.inputs(), &owner) {
+                    let queues = &mut engine.pending.queues;
+                    queues.recheck_if_moving(&entry.queue, entry.shape);
+                }
+            }
         }
     }
     let queues = &mut engine.pending.queues;
     queues.wake_shapes(&RequeueCondition::Room, |shape| fitting.contains(&shape));
+}
+
+/// Which freed nodes matter to the owner of a reservation on nodes.
+enum MetBy {
+    /// Those that are reserved for it.
+    OwnNodes,
+    /// Those, and others that may be nearer to what it needs; or any, where it waits for a bound on its nodes: then it
+    /// may start elsewhere.
+    OwnAndOthers,
+    /// Others that may be nearer to what it needs, if the jobs before it do not take them.
+    Others,
+}
+
+fn owners_met(inputs: Inputs<'_>, freed: &Nodes) -> Vec<(JobKey, MetBy)> {
+    let all: usize = freed.values().map(BTreeSet::len).sum();
+    let owners = inputs.reservations.with_nodes();
+    let met = owners.filter_map(|kept| {
+        let own = kept
+            .nodes
+            .iter()
+            .filter(|node| node.is_among(freed))
+            .count();
+        let mut clusters = freed.keys();
+        let is_nearer =
+            own < all && clusters.any(|cluster| plan::might_lack_less(inputs, kept, cluster));
+        let met = match (own > 0, is_nearer) {
+            _ if kept.waits_for_bound() => MetBy::OwnAndOthers,
+            (true, false) => MetBy::OwnNodes,
+            (true, true) => MetBy::OwnAndOthers,
+            (false, true) => MetBy::Others,
+            (false, false) => return None,
+        };
+        Some((kept.rank.key.clone(), met))
+    });
+    met.collect()
 }
 
 /// Nodes that are not reserved any more are as good as freed, and a search for victims left them.

@@ -24,16 +24,41 @@ pub(crate) struct ReservedNode {
     pub(crate) resources: Resources,
 }
 
-/// Quota that an owner will get back from the jobs on its nodes, at one queue.
+impl ReservedNode {
+    /// Returns true if it is one of these nodes, by cluster.
+    pub(crate) fn is_among(&self, nodes: &BTreeMap<ClusterName, BTreeSet<NodeName>>) -> bool {
+        let nodes = nodes.get(&self.cluster);
+        nodes.is_some_and(|nodes| nodes.contains(&self.node))
+    }
+}
+
+/// Whose end gives quota back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ReleaseSource {
+    /// A job: once it has ended, it gives back nothing more.
+    Job(JobKey),
+    /// All jobs on a reserved node, until what is reserved there is free.
+    Node(NodeName),
+}
+
+/// Quota that an owner will get back from jobs that it waits for, at one queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ExpectedRelease {
-    /// The job whose end gives it back, if one is counted on: once that has ended, it gives back
-    /// nothing more.
-    pub(crate) from: Option<JobKey>,
+    pub(crate) from: ReleaseSource,
     pub(crate) queue: QueueName,
     pub(crate) cluster: ClusterName,
     pub(crate) class: PoolClass,
     pub(crate) resources: Resources,
+}
+
+impl ExpectedRelease {
+    /// Returns the node whose jobs give it back, if that is its source.
+    fn at(&self) -> Option<(&ClusterName, &NodeName)> {
+        match &self.from {
+            ReleaseSource::Node(node) => Some((&self.cluster, node)),
+            ReleaseSource::Job(_) => None,
+        }
+    }
 }
 
 /// What is reserved for one job.
@@ -77,7 +102,7 @@ impl Reservation {
     /// Returns true if it counts on the ends of certain jobs, which give back headroom.
     pub(crate) fn counts_on_ends(&self) -> bool {
         let mut releases = self.releases.iter();
-        releases.any(|release| release.from.is_some())
+        releases.any(|release| matches!(release.from, ReleaseSource::Job(_)))
     }
 
     /// Returns true if its owner starts on its nodes once the ends of others leave enough of a bound on pools.
@@ -138,6 +163,8 @@ pub(crate) struct Reservations {
     reserved: BTreeMap<(ClusterName, NodeName), ResourceTotals>,
     /// The owners that wait until a job is gone.
     pending_evictions: BTreeMap<JobKey, BTreeSet<JobKey>>,
+    /// Jobs whose charges have changed since the owners of nodes were last looked at.
+    recharged: BTreeSet<JobKey>,
 }
 
 impl Reservations {
@@ -285,6 +312,41 @@ impl Reservations {
         self.holders.insert(reservation.rank.key.clone());
         self.by_job
             .insert(reservation.rank.key.clone(), reservation);
+    }
+
+    /// Replaces what an owner expects of the nodes `freed` by `fresh`; both are in the order of its nodes. Whether it
+    /// expected something else.
+    pub(crate) fn replace_releases(
+        &mut self,
+        key: &JobKey,
+        freed: &[ReservedNode],
+        fresh: Vec<ExpectedRelease>,
+    ) -> bool {
+        let Some(reservation) = self.by_job.get_mut(key) else {
+            return false;
+        };
+        let freed: BTreeSet<_> = freed.iter().map(|on| (&on.cluster, &on.node)).collect();
+        let releases = std::mem::take(&mut reservation.releases);
+        let is_freed =
+            |release: &ExpectedRelease| release.at().is_some_and(|at| freed.contains(&at));
+        let (was, mut all): (Vec<_>, Vec<_>) = releases.into_iter().partition(is_freed);
+        let differ = was != fresh;
+        all.extend(fresh);
+        // The queues of one node keep their order.
+        all.sort_by(|a, b| a.at().cmp(&b.at()));
+        reservation.releases = all;
+        differ
+    }
+
+    /// Notes that the charge of an admitted job has changed or is gone, if that matters to any owner of nodes.
+    pub(crate) fn note_recharged(&mut self, key: &JobKey) {
+        if !self.with_nodes.is_empty() {
+            self.recharged.insert(key.clone());
+        }
+    }
+
+    pub(crate) fn take_recharged(&mut self) -> BTreeSet<JobKey> {
+        std::mem::take(&mut self.recharged)
     }
 
     pub(crate) fn remove(&mut self, key: &JobKey) -> Option<Reservation> {

@@ -130,7 +130,31 @@ fn a_gang_over_several_clusters() {
     };
     let job = world.job("large", "q", demand);
     world.submit(job);
-    assert_snapshot!(decided(&mut world), @"1 decisions: 1 evaluations, 1 plans, 992 node visits");
+    assert_snapshot!(decided(&mut world), @"1 decisions: 1 evaluations, 1 plans, 265 node visits");
+}
+
+#[test]
+fn ends_on_nodes_that_are_reserved_for_a_gang() {
+    let mut world = World::new();
+    fleet(&mut world);
+    world.queue(queue("q"));
+    let names: Vec<String> = (0..128).map(|index| format!("old{index:03}")).collect();
+    for name in &names {
+        let job = world.job(name, "q", pods(1, "gpu 8, cpu 1"));
+        world.submit(job.lasts(3_600));
+    }
+    decided(&mut world);
+    names.iter().for_each(|name| world.run(name));
+    let demand = Demand {
+        split: Split::Allowed,
+        ..pods(128, "gpu 8, cpu 1")
+    };
+    let job = world.job("large", "q", demand);
+    world.submit(job);
+    assert_snapshot!(decided(&mut world), @"0 decisions: 1 evaluations, 4 plans, 1312 node visits");
+    // The gang keeps its nodes: nothing is evaluated or planned again.
+    names[..3].iter().for_each(|name| world.finish(name));
+    assert_snapshot!(decided(&mut world), @"0 decisions: 0 evaluations, 0 plans, 4 node visits");
 }
 
 #[test]

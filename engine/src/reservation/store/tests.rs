@@ -97,6 +97,35 @@ fn owners_of_several_slots_connect_them() {
     assert_eq!(all.audit(), [""; 0]);
 }
 
+#[test]
+fn what_a_freed_node_gives_back_is_replaced_in_the_order_of_nodes() {
+    let release = |node: &str, request: &str| ExpectedRelease {
+        from: ReleaseSource::Node(NodeName::from(node)),
+        queue: QueueName::from("q"),
+        cluster: ClusterName::from("a"),
+        class: PoolClass::from("gpu"),
+        resources: resources(request),
+    };
+    let three = [("n0", "gpu 4"), ("n1", "gpu 4"), ("n2", "gpu 4")];
+    let mut all = Reservations::default();
+    all.set(Reservation {
+        releases: three.map(|(node, request)| release(node, request)).into(),
+        ..kept("one", &three, &[])
+    });
+    let releases = |all: &Reservations| all.of(&key("one")).map(|kept| kept.releases.clone());
+    let n1 = kept("one", &three, &[]).nodes[1].clone();
+    for fresh in [Some(release("n1", "gpu 1")), None] {
+        let replace = |all: &mut Reservations| {
+            let fresh = fresh.iter().cloned().collect();
+            all.replace_releases(&key("one"), std::slice::from_ref(&n1), fresh)
+        };
+        assert!(replace(&mut all) && !replace(&mut all));
+        let first = [release("n0", "gpu 4")].into_iter();
+        let expected: Vec<_> = first.chain(fresh).chain([release("n2", "gpu 4")]).collect();
+        assert_eq!(releases(&all), Some(expected));
+    }
+}
+
 type Break = fn(&mut Reservations);
 
 #[test]
