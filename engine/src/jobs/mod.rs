@@ -21,3 +21,4 @@ pub(crate) mod store;
 pub(crate) mod terminating;
 mod transitions;
 pub(crate) mod unsynced;
+pub(crate) mod victim_group;

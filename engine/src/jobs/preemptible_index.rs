@@ -3,10 +3,10 @@
 //! A search for victims uses this index, so that its cost does not depend on the number of pending
 //! jobs, and is small for each job that is listed: what it reads of them stands here.
 
-use crate::amounts::hashed::Hashed;
 use crate::api::charge::Pools;
 use crate::jobs::elastic::Sizes;
 use crate::jobs::job::Job;
+use crate::jobs::victim_group::{GroupKey, VictimGroup};
 use facts::{JobKey, QueueName, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,21 +14,28 @@ use std::sync::Arc;
 /// Admitted jobs that are neither ending nor over, and jobs that are terminating.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PreemptibleIndex {
-    /// Jobs by the queue that they are charged to, lowest priority first.
-    queues: BTreeMap<QueueName, BTreeMap<(i32, JobKey), VictimFacts>>,
-    /// What they are charged.
-    charges: SharedCharges,
+    /// Jobs by the queue that they are charged to.
+    queues: BTreeMap<QueueName, PreemptibleJobs>,
     /// The number of jobs of each priority.
     priorities: BTreeMap<i32, usize>,
     /// Jobs that are ending and still charged, or have terminating pods.
     terminating: BTreeSet<JobKey>,
 }
 
-/// What a search for victims reads of a job. It reads thousands for a choice of one, so this stands in the index
+/// The jobs of one queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct PreemptibleJobs {
+    /// All of them, lowest priority first.
+    jobs: BTreeMap<(i32, JobKey), Arc<VictimFacts>>,
+    /// Those that are charged anything, once more.
+    groups: BTreeMap<GroupKey, VictimGroup>,
+}
+
+/// What a search for victims reads of a job. It reads many for a choice of one, so this stands in the index
 /// beside the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VictimFacts {
-    /// What it is charged, if anything. Jobs with equal charges share one.
+    /// What it is charged, if anything. The jobs of a group share one.
     pub(crate) charge: Option<Arc<Pools>>,
     pub(crate) admitted_at: Time,
     /// When it was first observed running, if it was.
@@ -44,10 +51,6 @@ pub(crate) struct VictimFacts {
     /// True if it has one size, and none of its pods terminates: it is evicted as a whole.
     pub(crate) is_whole: bool,
 }
-
-/// Charges of jobs, each with the number of jobs that have it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct SharedCharges(Hashed<Arc<Pools>, usize>);
 
 impl VictimFacts {
     /// `None` for a job that is not admitted.
@@ -89,24 +92,61 @@ impl Job {
     }
 }
 
-impl SharedCharges {
-    /// Adds a job with this charge, and returns the one that all such jobs share.
-    fn share(&mut self, charge: Arc<Pools>) -> Arc<Pools> {
-        let entry = self.0.entry(charge);
-        let shared = Arc::clone(entry.key());
-        *entry.or_default() += 1;
-        shared
+impl PreemptibleJobs {
+    fn insert(&mut self, key: &JobKey, priority: i32, mut facts: VictimFacts) {
+        let group = group_of(priority, &facts).map(|of| {
+            let entry = self.groups.entry(of);
+            facts.charge = Some(Arc::clone(&entry.key().charge));
+            entry.or_default()
+        });
+        let facts = Arc::new(facts);
+        if let Some(group) = group {
+            group.insert(key, Arc::clone(&facts));
+        }
+        self.jobs.insert((priority, key.clone()), facts);
     }
 
-    /// Takes off a job with this charge.
-    fn release(&mut self, charge: &Arc<Pools>) {
-        if let Some(count) = self.0.get_mut(charge) {
-            *count -= 1;
-            if *count == 0 {
-                self.0.remove(charge);
+    fn remove(&mut self, key: &JobKey, priority: i32) {
+        let Some(facts) = self.jobs.remove(&(priority, key.clone())) else {
+            return;
+        };
+        let Some(of) = group_of(priority, &facts) else {
+            return;
+        };
+        if let Some(group) = self.groups.get_mut(&of) {
+            group.remove(key, &facts);
+            if group.len() == 0 {
+                self.groups.remove(&of);
             }
         }
     }
+
+    fn update(&mut self, key: &JobKey, priority: i32, mut facts: VictimFacts) {
+        let known = self.jobs.get_mut(&(priority, key.clone()));
+        let Some(known) = known.filter(|known| ***known != facts) else {
+            return;
+        };
+        if (known.is_whole, &known.charge) != (facts.is_whole, &facts.charge) {
+            self.remove(key, priority);
+            return self.insert(key, priority, facts);
+        }
+        facts.charge.clone_from(&known.charge);
+        let (was, now) = (Arc::clone(known), Arc::new(facts));
+        *known = Arc::clone(&now);
+        if let Some(group) = group_of(priority, &was).and_then(|of| self.groups.get_mut(&of)) {
+            group.remove(key, &was);
+            group.insert(key, now);
+        }
+    }
+}
+
+/// Returns the group of a job, if it is in one.
+fn group_of(priority: i32, facts: &VictimFacts) -> Option<GroupKey> {
+    Some(GroupKey {
+        priority,
+        is_whole: facts.is_whole,
+        charge: Arc::clone(facts.charge.as_ref()?),
+    })
 }
 
 impl PreemptibleIndex {
@@ -131,28 +171,15 @@ impl PreemptibleIndex {
     }
 
     fn update(&mut self, key: &JobKey, (queue, priority): &(QueueName, i32), now: VictimFacts) {
-        let jobs = self.queues.get_mut(queue);
-        let known = jobs.and_then(|jobs| jobs.get_mut(&(*priority, key.clone())));
-        let Some(known) = known else { return };
-        let mut now = now;
-        if known.charge == now.charge {
-            now.charge = known.charge.take();
-        } else {
-            now.charge = now.charge.map(|charge| self.charges.share(charge));
-            if let Some(charge) = &known.charge {
-                self.charges.release(charge);
-            }
+        if let Some(jobs) = self.queues.get_mut(queue) {
+            jobs.update(key, *priority, now);
         }
-        *known = now;
     }
 
     fn remove(&mut self, key: &JobKey, (queue, priority): &(QueueName, i32)) {
         if let Some(jobs) = self.queues.get_mut(queue) {
-            let facts = jobs.remove(&(*priority, key.clone()));
-            if let Some(charge) = facts.and_then(|facts| facts.charge) {
-                self.charges.release(&charge);
-            }
-            if jobs.is_empty() {
+            jobs.remove(key, *priority);
+            if jobs.jobs.is_empty() {
                 self.queues.remove(queue);
             }
         }
@@ -165,9 +192,8 @@ impl PreemptibleIndex {
     }
 
     fn insert(&mut self, key: &JobKey, (queue, priority): &(QueueName, i32), facts: VictimFacts) {
-        let charge = facts.charge.map(|charge| self.charges.share(charge));
         let jobs = self.queues.entry(queue.clone()).or_default();
-        jobs.insert((*priority, key.clone()), VictimFacts { charge, ..facts });
+        jobs.insert(key, *priority, facts);
         *self.priorities.entry(*priority).or_default() += 1;
     }
 
@@ -192,15 +218,17 @@ impl PreemptibleIndex {
 
     /// The jobs of a queue, lowest priority first.
     pub(crate) fn of(&self, queue: &QueueName) -> impl Iterator<Item = &(i32, JobKey)> {
-        self.with_facts(queue).map(|(job, _)| job)
+        let jobs = self.queues.get(queue).into_iter();
+        jobs.flat_map(|jobs| jobs.jobs.keys())
     }
 
-    /// The same, each with what a search for victims reads of it.
-    pub(crate) fn with_facts(
+    /// The jobs of a queue that are charged anything, in groups.
+    pub(crate) fn groups_of(
         &self,
         queue: &QueueName,
-    ) -> impl Iterator<Item = (&(i32, JobKey), &VictimFacts)> {
-        self.queues.get(queue).into_iter().flatten()
+    ) -> impl Iterator<Item = (&GroupKey, &VictimGroup)> {
+        let jobs = self.queues.get(queue).into_iter();
+        jobs.flat_map(|jobs| &jobs.groups)
     }
 
     /// The jobs of all queues for which `counts` returns true.
@@ -209,7 +237,7 @@ impl PreemptibleIndex {
         counts: impl Fn(&QueueName) -> bool,
     ) -> impl Iterator<Item = &JobKey> {
         let queues = self.queues.iter().filter(move |(queue, _)| counts(queue));
-        queues.flat_map(|(_, jobs)| jobs.keys().map(|(_, key)| key))
+        queues.flat_map(|(_, jobs)| jobs.jobs.keys().map(|(_, key)| key))
     }
 
     /// The position of a priority among those in use, 0 for the lowest.
@@ -246,11 +274,10 @@ mod tests {
         let (queue, place) = (QueueName::from("q"), (QueueName::from("q"), 0));
         let keys = ["a", "b"].map(|name| JobKey::new("ns", name));
         let mut index = PreemptibleIndex::default();
+        let groups = |index: &PreemptibleIndex| index.groups_of(&queue).count();
         let shared = |index: &PreemptibleIndex| {
-            let charges = index
-                .with_facts(&queue)
-                .map(|(_, facts)| facts.charge.clone());
-            let charges: Vec<Arc<Pools>> = charges.flatten().collect();
+            let jobs = index.queues[&queue].jobs.values();
+            let charges: Vec<_> = jobs.map(|facts| facts.charge.clone().unwrap()).collect();
             Arc::ptr_eq(charges.first().unwrap(), charges.last().unwrap())
         };
         for key in &keys {
@@ -259,11 +286,11 @@ mod tests {
         assert!(shared(&index));
         index.set(&keys[1], Some(&place), Some((&place, facts(2))));
         assert!(!shared(&index));
-        assert_eq!(index.charges.0.len(), 2);
+        assert_eq!(groups(&index), 2);
         index.set(&keys[1], Some(&place), Some((&place, facts(1))));
         assert!(shared(&index));
         for key in &keys {
-            assert_eq!(index.charges.0.len(), 1);
+            assert_eq!(groups(&index), 1);
             index.set(key, Some(&place), None);
         }
         assert_eq!(index, PreemptibleIndex::default());

@@ -42,8 +42,8 @@ pub(crate) struct LookUp<'a> {
     fitting: Vec<(u64, Cow<'a, [FittingPods]>)>,
     /// Fitting pods of the largest role.
     main: Option<Cow<'a, [FittingPods]>>,
-    /// Clusters that an overlay changes: nothing is known of those.
-    changed: BTreeSet<Place>,
+    /// Clusters that an overlay changes, in order: nothing is known of those.
+    changed: Vec<Place>,
     prices: Option<&'a [i64]>,
 }
 
@@ -65,8 +65,7 @@ impl LookUp<'_> {
                     fitting.now
                 }
         };
-        self.fitting.iter().all(enough)
-            || (!self.changed.is_empty() && self.changed.contains(&place))
+        self.fitting.iter().all(enough) || self.changed.binary_search(&place).is_ok()
     }
 
     fn likely(&self, place: Place) -> Estimate {
@@ -120,7 +119,7 @@ impl LookUp<'_> {
     pub(crate) fn others(&self, places: &[Place], looked_at: &BTreeSet<Place>) -> Vec<Estimate> {
         let others = places.iter().copied();
         others
-            .filter(|place| !looked_at.contains(place) && self.might(*place))
+            .filter(|place| self.might(*place) && !looked_at.contains(place))
             .map(|place| self.likely(place))
             .collect()
     }

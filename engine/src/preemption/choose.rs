@@ -10,24 +10,30 @@
 use crate::amounts::bisect::boundary;
 use crate::amounts::hashed::Hashed;
 use crate::api::charge::{Pools, pools_of};
+use crate::capacity::leading;
 use crate::overlay::Overlay;
 use crate::placement::plan;
 use crate::placement::request::Request;
+use crate::preemption::candidates::Candidates;
+use crate::preemption::chain::Chain;
 use crate::preemption::entitlement::Reclaim;
 use crate::preemption::victims::Item;
 use crate::state::Inputs;
 use facts::{ClusterName, Reason, ResourceName, Share};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 /// Most clusters that are searched one by one.
 const CLUSTERS: usize = 8;
 
 /// Most candidates of which all sets are tried.
-const EXACT: usize = 14;
+pub(crate) const EXACT: usize = 14;
 
 /// Most placements that are tried to improve a set.
 const TRIES: u32 = 400;
+
+/// The largest sets of which is kept where the job goes without them.
+const KNOWN: usize = 64;
 
 /// A set of candidates, by their places.
 pub(crate) type VictimSet = BTreeSet<usize>;
@@ -37,14 +43,20 @@ pub(crate) struct Search<'a> {
     pub(crate) inputs: Inputs<'a>,
     pub(crate) request: Request<'a>,
     /// The candidates, in order.
-    pub(crate) items: &'a [Item<'a>],
+    pub(super) items: &'a [Item<'a>],
+    /// True if some are left out.
+    is_partial: bool,
     /// The leading resource of the job.
-    pub(crate) leads: Option<&'a ResourceName>,
+    leads: Option<&'a ResourceName>,
     /// Capacity and usage as they will be without any of the candidates gone.
-    pub(crate) overlay: &'a Overlay,
+    pub(super) overlay: &'a Overlay,
     /// True if the job must be entitled to reclaim from other queues.
-    pub(crate) reclaims: bool,
-    pub(crate) tries: Cell<u32>,
+    reclaims: bool,
+    tries: Cell<u32>,
+    /// True if the search came to candidates that are left out.
+    misses: Cell<bool>,
+    /// Where the job goes without small sets that were tried. The first of a cluster are often the first of all.
+    known: RefCell<Hashed<VictimSet, Option<Vec<Share>>>>,
 }
 
 /// What a set costs: the work that is lost, whole jobs, candidates.
@@ -53,22 +65,56 @@ type VictimCost = (i128, usize, usize);
 /// A set with its price, and where the job goes then.
 type Found = (VictimCost, VictimSet, Vec<Share>);
 
-impl Search<'_> {
-    /// The cheapest set that was found, with where the job goes then.
+impl<'a> Search<'a> {
+    pub(crate) fn new(
+        inputs: Inputs<'a>,
+        request: Request<'a>,
+        candidates: &'a Candidates<'a>,
+        overlay: &'a Overlay,
+        reclaims: bool,
+    ) -> Self {
+        Self {
+            inputs,
+            request,
+            items: &candidates.items,
+            is_partial: candidates.is_partial,
+            leads: leading(&request.shape.total),
+            overlay,
+            reclaims,
+            // That nobody is evicted was tried before.
+            tries: Cell::new(1),
+            misses: Cell::new(false),
+            known: RefCell::default(),
+        }
+    }
+
+    /// The cheapest set that was found, with where the job goes then. `None` also if some candidates are left out and
+    /// the set may be another one with them.
     pub(crate) fn cheapest(&self) -> Option<(VictimSet, Vec<Share>)> {
+        self.cheapest_listed().filter(|_| !self.misses.get())
+    }
+
+    fn cheapest_listed(&self) -> Option<(VictimSet, Vec<Share>)> {
         let all: Vec<usize> = (0..self.items.len()).collect();
         let reclaims = self.reclaims && all.iter().any(|index| self.is_reclaimed(*index));
         let without_all = || self.fits(&all.iter().copied().collect());
         // Only what may be reclaimed from other queues depends on where the job would go, and only by bounds on
         // pools. To free thousands of candidates for nothing else is most of a search.
         let by_pools = reclaims && self.inputs.quota.bounds_pools(self.request.queue);
+        self.note_missing(by_pools && self.is_partial);
+        if self.misses.get() {
+            return None;
+        }
         let pools = if by_pools {
             pools_of(&without_all()?)
         } else {
             Pools::new()
         };
         let mut best = None;
-        let found = self.try_order(all.clone(), &pools, &mut best);
+        let found = self.try_order(all.clone(), true, &pools, &mut best);
+        if self.misses.get() {
+            return None;
+        }
         if !found && (!reclaims || (!by_pools && without_all().is_none())) {
             return None;
         }
@@ -76,12 +122,13 @@ impl Search<'_> {
         if self.may_be_cheaper(&all, best.as_ref()) {
             for group in self.by_cluster(&all) {
                 if self.may_be_cheaper(&group, best.as_ref()) {
-                    self.try_order(group.clone(), &pools, &mut best);
+                    self.try_order(group.clone(), true, &pools, &mut best);
                     self.try_by_size(&group, &pools, &mut best);
                 }
             }
         }
-        if self.items.len() <= EXACT {
+        self.note_missing(self.is_partial && self.items.len() <= EXACT);
+        if self.items.len() <= EXACT && !self.misses.get() {
             self.exact(0, &VictimSet::new(), &mut best);
         }
         best.map(|(_, chosen, shares)| (chosen, shares))
@@ -99,13 +146,28 @@ impl Search<'_> {
         if self.may_be_cheaper(group, best.as_ref())
             && let Some(by_size) = self.by_size(group)
         {
-            self.try_order(by_size, pools, best);
+            self.try_order(by_size, false, pools, best);
         }
     }
 
-    /// Looks for a cheaper set in this order. True if all of it would do.
-    fn try_order(&self, order: Vec<usize>, pools: &Pools, best: &mut Option<Found>) -> bool {
-        let mut chain = Chain::new(self, order, pools);
+    /// Notes whether candidates that are left out would be looked at now.
+    pub(super) fn note_missing(&self, missing: bool) {
+        self.misses.set(self.misses.get() || missing);
+    }
+
+    /// Looks for a cheaper set in this order, which is that of the candidates if it `is_forward`, else that of their
+    /// size. True if all of it would do.
+    fn try_order(
+        &self,
+        order: Vec<usize>,
+        is_forward: bool,
+        pools: &Pools,
+        best: &mut Option<Found>,
+    ) -> bool {
+        if self.misses.get() {
+            return false;
+        }
+        let mut chain = Chain::new(self, order, is_forward, pools);
         let Some(found) = self.shortest(&mut chain) else {
             return false;
         };
@@ -124,6 +186,19 @@ impl Search<'_> {
     /// Where the job goes with `chosen` gone, if it fits.
     pub(crate) fn fits(&self, chosen: &VictimSet) -> Option<Vec<Share>> {
         self.tries.set(self.tries.get().saturating_add(1));
+        if chosen.len() > KNOWN {
+            return self.placed_without(chosen);
+        }
+        if let Some(known) = self.known.borrow().get(chosen) {
+            return known.clone();
+        }
+        let found = self.placed_without(chosen);
+        let mut known = self.known.borrow_mut();
+        known.insert(chosen.clone(), found.clone());
+        found
+    }
+
+    fn placed_without(&self, chosen: &VictimSet) -> Option<Vec<Share>> {
         let (inputs, request) = (self.inputs, self.request);
         let mut overlay = self.overlay.clone();
         for item in chosen.iter().filter_map(|index| self.items.get(*index)) {
@@ -168,7 +243,7 @@ impl Search<'_> {
     }
 
     /// The job that reclaims, if it were placed in these pools.
-    fn reclaim<'b>(&'b self, usage: &'b Overlay, pools: &'b Pools) -> Reclaim<'b> {
+    pub(super) fn reclaim<'b>(&'b self, usage: &'b Overlay, pools: &'b Pools) -> Reclaim<'b> {
         Reclaim {
             quota: &self.inputs.quota,
             usage,
@@ -178,7 +253,7 @@ impl Search<'_> {
         }
     }
 
-    fn is_reclaimed(&self, index: usize) -> bool {
+    pub(super) fn is_reclaimed(&self, index: usize) -> bool {
         self.items[index].reason == Reason::Reclaimed
     }
 
@@ -225,6 +300,7 @@ impl Search<'_> {
                 }
                 cost += self.items[*index].cost();
                 freed = freed.saturating_add(self.size(*index));
+                self.note_missing(self.items[*index].gap_after && freed < needs);
             }
             cost
         };
@@ -241,7 +317,7 @@ impl Search<'_> {
     fn of_clusters(&self, all: &[usize]) -> Vec<(&ClusterName, Vec<usize>)> {
         let mut by_cluster: Vec<(&ClusterName, Vec<usize>)> = Vec::new();
         let mut places: Hashed<&ClusterName, usize> = Hashed::default();
-        // Thousands of candidates share one charge: its clusters are looked up once.
+        // Candidates of a group share one charge: its clusters are looked up once.
         let mut known: Hashed<*const Pools, BTreeSet<usize>> = Hashed::default();
         for index in all {
             let charge = self.items[*index].charge();
@@ -271,6 +347,9 @@ impl Search<'_> {
         let (mut fails, mut fits) = (0, 1);
         loop {
             let is_whole = !chain.reaches(fits);
+            if self.misses.get() {
+                return None;
+            }
             fits = fits.min(chain.taken.len());
             if fits > fails && self.fits(&first(&chain.taken, fits)).is_some() {
                 break;
@@ -331,11 +410,12 @@ impl Search<'_> {
             let cost = self.items[index].cost();
             let cheaper = self.items.partition_point(|other| other.cost() < cost);
             for other in 0..cheaper {
-                if chosen.contains(&other) {
-                    continue;
-                }
-                if self.tries.get() > TRIES {
+                if self.tries.get() > TRIES || self.misses.get() {
                     return chosen;
+                }
+                if chosen.contains(&other) {
+                    self.note_missing(self.items[other].gap_after);
+                    continue;
                 }
                 let mut tried = chosen.clone();
                 tried.remove(&index);
@@ -345,6 +425,7 @@ impl Search<'_> {
                     chosen = tried;
                     break;
                 }
+                self.note_missing(self.items[other].gap_after);
             }
         }
         chosen
@@ -375,72 +456,6 @@ impl Search<'_> {
             if self.closed(&more) {
                 self.exact(index + 1, &more, best);
             }
-        }
-    }
-}
-
-/// The candidates of an order that may be evicted, each after those before it; found as far as needed.
-struct Chain<'a> {
-    search: &'a Search<'a>,
-    pools: &'a Pools,
-    usage: Overlay,
-    taken: Vec<usize>,
-    known: VictimSet,
-    next: std::vec::IntoIter<usize>,
-    /// Those that must come after one that was not taken yet. An order by size may name a gang before its
-    /// surplus: it is looked at once more.
-    pending: Vec<usize>,
-    again: bool,
-}
-
-impl<'a> Chain<'a> {
-    fn new(search: &'a Search<'a>, order: Vec<usize>, pools: &'a Pools) -> Self {
-        Self {
-            search,
-            pools,
-            usage: search.overlay.usage_only(),
-            taken: Vec::new(),
-            known: VictimSet::new(),
-            next: order.into_iter(),
-            pending: Vec::new(),
-            again: false,
-        }
-    }
-
-    /// True if so many may be evicted.
-    fn reaches(&mut self, count: usize) -> bool {
-        while self.taken.len() < count {
-            let Some(index) = self.next.next() else {
-                if std::mem::replace(&mut self.again, true) {
-                    return false;
-                }
-                self.next = std::mem::take(&mut self.pending).into_iter();
-                continue;
-            };
-            self.look_at(index);
-        }
-        true
-    }
-
-    fn look_at(&mut self, index: usize) {
-        let search = self.search;
-        let item = &search.items[index];
-        if item
-            .after()
-            .is_some_and(|before| !self.known.contains(&before))
-        {
-            self.pending.push(index);
-            return;
-        }
-        let may = || {
-            let reclaim = search.reclaim(&self.usage, self.pools);
-            reclaim.check_victim(item.queue, item.charge())
-        };
-        if !search.is_reclaimed(index) || may().is_ok() {
-            let quota = &search.inputs.quota;
-            quota.assume(&mut self.usage, item.queue, item.charge(), -1);
-            self.known.insert(index);
-            self.taken.push(index);
         }
     }
 }

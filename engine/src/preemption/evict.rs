@@ -10,20 +10,22 @@
 
 use crate::api::job::QueueOrder;
 use crate::backfill::{assume, withheld};
-use crate::capacity::leading;
 use crate::jobs::job::Job;
 use crate::overlay::Overlay;
 use crate::pending::inadmissible::RequeueCondition;
 use crate::pending::pending_queue::PendingQueue;
 use crate::pending::shapes::ShapeId;
 use crate::placement::request::Request;
+use crate::preemption::candidates::{self, Candidates, OfferedGroup, Preemptor};
 use crate::preemption::choose::{Search, VictimSet};
 use crate::preemption::entitlement::{Reclaim, deserves, entitlement_gaps};
-use crate::preemption::victims::{Candidates, Item, Preemptor, Victim};
-use crate::preemption::{gaps, victims};
+use crate::preemption::gaps;
+use crate::preemption::victims::Victim;
 use crate::state::Inputs;
 use facts::{JobKey, QueueName, Reason, Share, Time};
-use std::cell::Cell;
+
+/// Of each group of candidates so many times as many are looked at as free all that is wanted, and at last all.
+const TIMES: [Option<usize>; 3] = [Some(1), Some(8), None];
 
 /// What a job has the right to evict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,40 +112,50 @@ pub(crate) fn find(
     rights: Rights,
     more_at: &mut Option<crate::Time>,
 ) -> Option<Taking> {
+    find_within(inputs, request, rights, &TIMES, more_at)
+}
+
+/// Looks for victims in one list of candidates after another.
+fn find_within(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    rights: Rights,
+    listings: &[Option<usize>],
+    more_at: &mut Option<crate::Time>,
+) -> Option<Taking> {
     let overlay = Overlay::after_evictions(inputs, request);
     let usage = overlay.usage_only();
-    let search = |items: &[Item<'_>], reclaims: bool| {
-        let search = Search {
-            inputs,
-            request,
-            items,
-            leads: leading(&request.shape.total),
-            overlay: &overlay,
-            reclaims,
-            tries: Cell::new(0),
-        };
-        if let Some(shares) = search.fits(&VictimSet::new()) {
-            // What is terminating already is enough: it is reserved for the jobs that are entitled to it.
-            let owed = reclaims && search.is_valid(&VictimSet::new(), &shares);
-            return Some(owed.then_some((VictimSet::new(), shares)));
-        }
-        search.cheapest().map(Some)
-    };
     let reclaims = rights.reclaim && reclaim(inputs, request, &usage).could_be_entitled();
-    // Candidates of other queues, of its own, or both: each set is gathered only when those before it
-    // are not enough.
-    let ways: &[(bool, bool)] = match (reclaims, rights.preempt) {
-        (true, true) => &[(true, false), (false, true), (true, true)],
-        (true, false) => &[(true, false)],
-        (false, true) => &[(false, true)],
-        (false, false) => &[],
-    };
+    let ways = ways(reclaims, rights.preempt);
+    let nobody = VictimSet::new();
+    let none_listed = Candidates::default();
+    let alone = |reclaims| Search::new(inputs, request, &none_listed, &overlay, reclaims);
+    let without_any = ways.first().and_then(|_| alone(false).fits(&nobody));
     for &(others, own) in ways {
-        let (offers, reclaims) = (offers(inputs, request, &usage, others, own), others);
-        *more_at = more_at.iter().copied().chain(offers.more_at).min();
-        if let Some(found) = search(&offers.items, reclaims) {
-            let (chosen, shares) = found?;
-            let items = chosen.iter().map(|index| offers.items[*index].taken());
+        let groups = offers(inputs, request, &usage, others, own);
+        let mut note = |listed: &Candidates<'_>| {
+            *more_at = more_at.iter().copied().chain(listed.more_at).min();
+        };
+        if let Some(shares) = without_any {
+            // What is terminating already is enough: it is reserved for the jobs that are entitled to it.
+            let owed = others && alone(true).is_valid(&nobody, &shares);
+            note(&Candidates::list(inputs, &groups, None));
+            let items = Vec::new();
+            return owed.then_some(Taking { items, shares });
+        }
+        // Whether what is reclaimed from other queues is enough depends on all of it.
+        let by_pools = others && inputs.quota.bounds_pools(request.queue);
+        for times in listings.iter().filter(|times| !by_pools || times.is_none()) {
+            let listed = Candidates::list(inputs, &groups, *times);
+            let search = Search::new(inputs, request, &listed, &overlay, others);
+            let found = search.cheapest();
+            // Victims that are found are the same with those that are left out. That there are none is not.
+            if listed.is_partial && found.is_none() {
+                continue;
+            }
+            note(&listed);
+            let Some((chosen, shares)) = found else { break };
+            let items = chosen.iter().map(|index| listed.items[*index].taken());
             return Some(Taking {
                 items: items.collect(),
                 shares,
@@ -153,14 +165,25 @@ pub(crate) fn find(
     None
 }
 
+/// Returns whose jobs are candidates, of other queues and of its own: each set is gathered only when those before it
+/// are not enough.
+fn ways(reclaims: bool, preempts: bool) -> &'static [(bool, bool)] {
+    match (reclaims, preempts) {
+        (true, true) => &[(true, false), (false, true), (true, true)],
+        (true, false) => &[(true, false)],
+        (false, true) => &[(false, true)],
+        (false, false) => &[],
+    }
+}
+
 fn offers<'a>(
     inputs: Inputs<'a>,
     request: Request<'a>,
     usage: &Overlay,
     others: bool,
     own: bool,
-) -> Candidates<'a> {
-    let mut offers = Candidates::default();
+) -> Vec<OfferedGroup<'a>> {
+    let mut offers = Vec::new();
     let wanted = &request.shape.total;
     let gave_way = inputs
         .jobs
@@ -174,7 +197,7 @@ fn offers<'a>(
                 cause: cause_for(inputs, request, queue),
                 gave_way,
             };
-            victims::offer(inputs, &mut offers, queue, Reason::Reclaimed, preemptor);
+            candidates::offer(inputs, &mut offers, queue, Reason::Reclaimed, preemptor);
         }
     }
     if own {
@@ -185,9 +208,8 @@ fn offers<'a>(
             gave_way,
         };
         let queue = request.queue;
-        victims::offer(inputs, &mut offers, queue, Reason::Preempted, preemptor);
+        candidates::offer(inputs, &mut offers, queue, Reason::Preempted, preemptor);
     }
-    offers.sort();
     offers
 }
 
@@ -262,3 +284,6 @@ fn reclaim<'a>(inputs: Inputs<'a>, request: Request<'a>, usage: &'a Overlay) -> 
         pools: None,
     }
 }
+
+#[cfg(test)]
+mod tests;
