@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::names::MemberProcess;
 use crate::nodes;
 use crate::spec::MemberSpec;
-use crate::{processes_of, wait};
+use crate::wait;
 
 /// The timeout of a request to etcd.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ impl Testbed {
     pub async fn empty_member(&self, member: &MemberSpec) -> Result<()> {
         let cluster = self.cluster(&member.name)?;
         let running = self.status().into_iter().map(|process| process.name);
-        let own = processes_of(&member.name);
+        let own = self.processes_of(&member.name);
         let own: Vec<String> = running.filter(|name| own.contains(name)).collect();
         for process in &own {
             self.kill(process)?;

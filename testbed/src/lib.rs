@@ -3,7 +3,7 @@
 //! ```text
 //! Go modules in testbed/tools ─► tools: built into a per-user cache
 //! Spec ─► Testbed::up ─► etcd, API servers, Karmada, and in each member controllers, schedulers,
-//!                        KWOK ─► kubeconfigs, a state folder, processes that are killed, paused
+//!                        KWOK or real nodes ─► kubeconfigs, a state folder, processes that are killed, paused
 //!                        and restarted by name
 //! operators: controllers of other kinds (JobSet, KubeRay, Kubeflow, LeaderWorkerSet), started in members
 //! ```
@@ -17,7 +17,8 @@
 //! API servers keep their data in one etcd, each under a prefix of its own. KWOK simulates kubelets
 //! and containers: pods run at once, and end after the duration in their annotation
 //! `muster.io/run-for`, with failure if `muster.io/fail` is `true`. Pods without these annotations
-//! never end.
+//! never end. A member may have real nodes instead ([`RealNodes`]), whose kubelets run the programs of its pods in
+//! containers; they need root.
 //!
 //! A testbed provides the clusters on which Muster is installed; it knows nothing of Muster. It
 //! listens only on loopback and leaves no process behind.
@@ -27,6 +28,8 @@ mod components;
 mod control_plane;
 mod emptied;
 mod error;
+mod folder;
+mod machine;
 mod manifests;
 mod member;
 mod names;
@@ -54,26 +57,22 @@ pub use error::{Error, Result};
 pub use names::{
     ETCD, KARMADA_AGGREGATED_APISERVER, KARMADA_APISERVER, KARMADA_CONTROLLER_MANAGER,
     KARMADA_KUBE_CONTROLLER_MANAGER, KARMADA_SCHEDULER, KARMADA_WEBHOOK, MemberProcess,
+    NodeProcess,
 };
 pub use ports::free_port;
 pub use proc::{ProcessId, RunState};
 pub use process::ProcessStatus;
 pub use spec::{
-    DEFAULT_PRODUCTS, KarmadaSpec, MemberSpec, NodeGroup, NodeTaint, NodeTaintEffect, SyncMode,
-    TestbedSpec,
+    DEFAULT_PRODUCTS, KarmadaSpec, MemberSpec, NodeGroup, NodeTaint, NodeTaintEffect, RealNodes,
+    SyncMode, TestbedSpec,
 };
 pub use state::{Phase, ProcessRecord, TestbedState, default_dir};
 
 use components::Components;
-use names::KARMADA_PROCESSES;
 use pki::Pki;
 use ports::Ports;
 use process::{Launch, Supervisor};
 use tools::{Tools, Toolset};
-
-/// Folders of a testbed's state, which it removes before it starts.
-const OWN_FOLDERS: [&str; 5] = ["conf", "etcd", "kubeconfig", "log", "pki"];
-const AUDIT_LOG: &str = "karmada-audit.log";
 
 /// A running control plane, owned by this process.
 #[derive(Debug)]
@@ -85,6 +84,8 @@ pub struct Testbed {
     etcd_port: u16,
     supervisor: Supervisor,
     state: Mutex<TestbedState>,
+    /// The members with real nodes and the number of these, in the order in which they were started.
+    members_with_real_nodes: Mutex<Vec<(String, u8)>>,
 }
 
 impl Testbed {
@@ -215,7 +216,7 @@ impl Testbed {
         };
         let client = cluster.client().await?;
         wait::api_ready(&self.supervisor, process, &client).await?;
-        self.supervisor.revive(&processes_of(&cluster.name))?;
+        self.supervisor.revive(&self.processes_of(&cluster.name))?;
         self.record(|_| ())
     }
 
@@ -227,7 +228,9 @@ impl Testbed {
     /// Returns an error if one cannot be started.
     pub fn revive(&self) -> Result<()> {
         let clusters = self.state.lock().clusters.clone();
-        let names = clusters.iter().map(|cluster| processes_of(&cluster.name));
+        let names = clusters
+            .iter()
+            .map(|cluster| self.processes_of(&cluster.name));
         let names: Vec<String> = names.flatten().collect();
         match self.supervisor.revive(&names)? {
             true => self.record(|_| ()),
@@ -309,8 +312,8 @@ impl Testbed {
     fn prepare(spec: TestbedSpec, dir: &Path, tools: &Tools) -> Result<Self> {
         std::fs::create_dir_all(dir).map_err(Error::io("create", dir))?;
         let dir = dir.canonicalize().map_err(Error::io("resolve", dir))?;
-        clear(&dir)?;
-        for folder in OWN_FOLDERS {
+        folder::clear(&dir)?;
+        for folder in folder::OWN_FOLDERS {
             let path = dir.join(folder);
             std::fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
         }
@@ -329,7 +332,7 @@ impl Testbed {
             )?);
         }
         let supervisor = Supervisor::new(dir.join("log"), ports)?;
-        let audit_log = spec.karmada.audit_log.then(|| dir.join(AUDIT_LOG));
+        let audit_log = spec.karmada.audit_log.then(|| dir.join(folder::AUDIT_LOG));
         let state = TestbedState {
             phase: Phase::Starting,
             owner: ProcessId::own(),
@@ -348,7 +351,13 @@ impl Testbed {
             etcd_port,
             supervisor,
             state: Mutex::new(state),
+            members_with_real_nodes: Mutex::default(),
         };
+        testbed
+            .spec
+            .members
+            .iter()
+            .for_each(|member| testbed.note_real_nodes(member));
         testbed.record(|_| ())?;
         Ok(testbed)
     }
@@ -431,62 +440,11 @@ impl Testbed {
         state.processes = processes.collect();
         state.save(&self.dir)
     }
-
-    fn shut_down(&self) -> Result<()> {
-        self.supervisor.shutdown();
-        let data = self.dir.join("etcd");
-        let removed = std::fs::remove_dir_all(&data);
-        match removed {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::io("remove", &data)(error));
-            }
-            _ => {}
-        }
-        self.record(|state| {
-            if !matches!(state.phase, Phase::Failed { .. }) {
-                state.phase = Phase::Down;
-            }
-        })
-    }
 }
 
 impl Drop for Testbed {
     fn drop(&mut self) {
         // A failed write of the record has no reader; the processes are gone.
         let _ = self.shut_down();
-    }
-}
-
-/// Returns the components that depend on a cluster's API server.
-fn processes_of(cluster: &str) -> Vec<String> {
-    let member = MemberProcess::ALL.iter().map(|process| process.of(cluster));
-    match cluster {
-        KARMADA => member.chain(KARMADA_PROCESSES.map(str::to_owned)).collect(),
-        _ => member.collect(),
-    }
-}
-
-/// Refuses a folder in use, ends processes that a killed owner left, and removes old state.
-fn clear(dir: &Path) -> Result<()> {
-    if let Ok(state) = TestbedState::load(dir) {
-        let up = matches!(state.phase, Phase::Starting | Phase::Ready);
-        if let Some(owner) = state.owner.filter(|owner| up && owner.is_alive()) {
-            return Err(Error::AlreadyUp {
-                dir: dir.to_owned(),
-                pid: owner.pid,
-            });
-        }
-        state.sweep();
-    }
-    let paths = OWN_FOLDERS.iter().map(|folder| dir.join(folder));
-    for path in paths.filter(|path| path.exists()) {
-        std::fs::remove_dir_all(&path).map_err(Error::io("remove", &path))?;
-    }
-    let audit_log = dir.join(AUDIT_LOG);
-    match std::fs::remove_file(&audit_log) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io("remove", &audit_log)(error))
-        }
-        _ => Ok(()),
     }
 }

@@ -13,8 +13,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
 use comfy_table::Table;
-use testbed::tools::{self, Tool, Toolset};
-use testbed::{Phase, RunState, Testbed, TestbedSpec, TestbedState, default_dir};
+use testbed::tools::{self, Tool, Tools, Toolset};
+use testbed::{
+    MemberSpec, Phase, RealNodes, RunState, Testbed, TestbedSpec, TestbedState, default_dir,
+};
 
 /// A real Karmada control plane with member clusters, as plain processes on 127.0.0.1.
 #[derive(Debug, Parser)]
@@ -89,6 +91,9 @@ struct UpArgs {
     /// Members that run Volcano: all, none, or names
     #[arg(long, value_delimiter = ',', default_value = "all")]
     volcano: Vec<String>,
+    /// Nodes of one more member, `real`, that run the programs of their pods (as root)
+    #[arg(long, default_value_t = 0, conflicts_with = "spec")]
+    real_nodes: u8,
     /// Keep an audit log of writes to bindings, works, queues and their policies
     #[arg(long)]
     audit: bool,
@@ -114,9 +119,7 @@ async fn main() -> ExitCode {
 async fn run(cli: TestbedArgs) -> Result<ExitCode> {
     let dir = std::path::absolute(cli.state.unwrap_or_else(default_dir))?;
     match cli.command {
-        Verb::Tools => tools::ensure(&Toolset::ALL, &say)
-            .map(drop)
-            .context("build tools"),
+        Verb::Tools => build_tools(),
         Verb::Up(args) => up(&dir, *args).await,
         Verb::Down => down(&dir),
         Verb::Status => return status(&dir),
@@ -137,10 +140,32 @@ async fn run(cli: TestbedArgs) -> Result<ExitCode> {
     .map(|()| ExitCode::SUCCESS)
 }
 
+/// Builds all tools. Those of real nodes are left out where this machine cannot have any.
+fn build_tools() -> Result<()> {
+    tools::ensure(&Toolset::ALL, &say).context("build tools")?;
+    if let Err(left_out) = tools::ensure_real(&say) {
+        say(&left_out.to_string());
+    }
+    Ok(())
+}
+
+/// Returns the tools of a testbed.
+fn tools_of(spec: &TestbedSpec) -> Result<Tools> {
+    let tools = tools::ensure(&Testbed::TOOLSETS, &say)?;
+    match spec
+        .members
+        .iter()
+        .any(|member| member.real_nodes.is_some())
+    {
+        true => Ok(tools.and(tools::ensure_real(&say)?)),
+        false => Ok(tools),
+    }
+}
+
 async fn up(dir: &Path, args: UpArgs) -> Result<()> {
     let spec = args.into_spec()?;
     // Building may take minutes and prints its progress, so it runs in the foreground.
-    tools::ensure(&Testbed::TOOLSETS, &say)?;
+    tools_of(&spec)?;
     std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     let spec_file = dir.join("spec.json");
     std::fs::write(&spec_file, serde_json::to_vec_pretty(&spec)?)
@@ -197,6 +222,17 @@ impl UpArgs {
         }
         for member in &mut spec.members {
             member.volcano = names == ["all"] || names.contains(&member.name.as_str());
+        }
+        if self.real_nodes > 0 {
+            spec.members.push(MemberSpec {
+                name: "real".into(),
+                volcano: names == ["all"],
+                real_nodes: Some(RealNodes {
+                    count: self.real_nodes,
+                    ..RealNodes::default()
+                }),
+                ..MemberSpec::default()
+            });
         }
         Ok(spec)
     }
@@ -258,7 +294,7 @@ async fn serve(dir: &Path, spec_file: &Path) -> Result<()> {
     let _ = nix::unistd::setsid();
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let spec = TestbedSpec::from_file(spec_file)?;
-    let tools = tools::ensure(&Testbed::TOOLSETS, &say)?;
+    let tools = tools_of(&spec)?;
     let stop = async {
         tokio::select! {
             _ = terminate.recv() => (),

@@ -17,10 +17,10 @@ use crate::components::{DEVICE_TAINT_RULES, DEVICE_TAINTS};
 use crate::control_plane::{namespace, volcano_crds};
 use crate::error::{Error, Result, describe};
 use crate::manifests::Manifests;
-use crate::names::{KARMADA_CONTROLLER_MANAGER, MemberProcess};
+use crate::names::{KARMADA_CONTROLLER_MANAGER, MemberProcess, NodeProcess};
 use crate::spec::{MemberSpec, SyncMode};
 use crate::tools::Toolset;
-use crate::{Testbed, nodes, processes_of, wait};
+use crate::{Testbed, nodes, wait};
 
 /// The queue of jobs that name none; Volcano's scheduler creates it when it starts.
 const DEFAULT_QUEUE: &str = "default";
@@ -44,6 +44,7 @@ impl Testbed {
         let cluster =
             TestbedCluster::create(&member.name, port, &self.pki, &self.dir.join("kubeconfig"))?;
         self.record(|state| state.clusters.push(cluster.clone()))?;
+        self.note_real_nodes(member);
         let token = self.spawn_member_apiserver(member, port)?;
         let (_karmada, ready) = watch::channel(true);
         self.start_member(member, &token, ready).await?;
@@ -80,7 +81,7 @@ impl Testbed {
             },
         )
         .await?;
-        for process in processes_of(member).iter().rev() {
+        for process in self.processes_of(member).iter().rev() {
             self.supervisor.remove(process);
         }
         self.record(|state| state.clusters.retain(|cluster| cluster.name != member))
@@ -91,11 +92,14 @@ impl Testbed {
         let components = self.components();
         let token = random_token()?;
         let tokens = components.token_file(member, &token)?;
-        let own = [
+        let mut own = vec![
             format!("--token-auth-file={}", tokens.display()),
             DEVICE_TAINTS.into(),
             DEVICE_TAINT_RULES.into(),
         ];
+        if member.real_nodes.is_some() {
+            own.extend(self.kubelet_client_flags());
+        }
         self.spawn(components.apiserver(&member.name, port, own)?)?;
         Ok(token)
     }
@@ -113,7 +117,7 @@ impl Testbed {
         let client = cluster.client().await?;
         let apiserver = MemberProcess::Apiserver.of(&member.name);
         wait::api_ready(&self.supervisor, &apiserver, &client).await?;
-        self.spawn_member_controllers(&cluster)?;
+        self.spawn_member_controllers(&cluster, member)?;
         self.install_member_crds(&apiserver, &client, &cluster, member)
             .await?;
         if member.volcano_webhook {
@@ -122,7 +126,7 @@ impl Testbed {
         if member.volcano {
             self.spawn_volcano(&cluster)?;
         }
-        let mut node_names = Vec::new();
+        let mut node_names = self.start_machines(&client, &cluster, member).await?;
         for group in &member.nodes {
             node_names.extend(nodes::create(&client, &member.name, group).await?);
         }
@@ -141,7 +145,7 @@ impl Testbed {
         self.wait_joined(&karmada, member).await
     }
 
-    /// Waits until KWOK and the member's controllers have made the nodes usable.
+    /// Waits until KWOK or the kubelets, and the member's controllers, have made the nodes usable.
     pub(super) async fn wait_nodes_ready(
         &self,
         client: &Client,
@@ -149,25 +153,31 @@ impl Testbed {
         names: &[String],
     ) -> Result<()> {
         let what = format!("nodes of {member} ready");
-        wait::until(
-            &self.supervisor,
-            &MemberProcess::Kwok.of(member),
-            &what,
-            || async {
-                match nodes::unready(client, names).await?.as_slice() {
-                    [] => Ok(()),
-                    missing => Err(format!("not ready: {}", missing.join(", "))),
-                }
-            },
-        )
+        let maker = match self.real_node(member, 1) {
+            Ok(_) => NodeProcess::Kubelet.of(member, 1),
+            Err(_) => MemberProcess::Kwok.of(member),
+        };
+        wait::until(&self.supervisor, &maker, &what, || async {
+            match nodes::unready(client, names).await?.as_slice() {
+                [] => Ok(()),
+                missing => Err(format!("not ready: {}", missing.join(", "))),
+            }
+        })
         .await
     }
 
-    fn spawn_member_controllers(&self, cluster: &TestbedCluster) -> Result<()> {
+    fn spawn_member_controllers(
+        &self,
+        cluster: &TestbedCluster,
+        member: &MemberSpec,
+    ) -> Result<()> {
         let components = self.components();
         self.spawn(components.kube_controller_manager(cluster)?)?;
         self.spawn(components.kube_scheduler(cluster)?)?;
-        self.spawn(components.kwok(cluster)?)
+        match member.real_nodes {
+            Some(_) => Ok(()),
+            None => self.spawn(components.kwok(cluster)?),
+        }
     }
 
     /// Installs CRDs in a member. Volcano's CRDs are installed only if Volcano runs there:

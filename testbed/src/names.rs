@@ -66,3 +66,27 @@ impl MemberProcess {
         format!("{member}-{suffix}")
     }
 }
+
+/// A process of a real node. Its name is `<member>-<suffix>-<number>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeProcess {
+    /// The container runtime, with which all containers of the node end, as if the machine lost power. The node
+    /// needs its kubelet restarted after it.
+    Containerd,
+    /// The kubelet; containers run on without it.
+    Kubelet,
+}
+
+impl NodeProcess {
+    /// All processes, in their start order.
+    pub(super) const ALL: [Self; 2] = [Self::Containerd, Self::Kubelet];
+
+    /// Returns the name of this process of the node with this number, from 1, in `member`.
+    pub fn of(self, member: &str, number: u8) -> String {
+        let suffix = match self {
+            Self::Containerd => "containerd",
+            Self::Kubelet => "kubelet",
+        };
+        format!("{member}-{suffix}-{number}")
+    }
+}

@@ -5,8 +5,10 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -38,12 +40,25 @@ pub(super) struct Pki {
     pub(super) server: KeyFiles,
     pub(super) admin: KeyFiles,
     pub(super) front_proxy: KeyFiles,
+    /// With these, API servers call kubelets.
+    pub(super) kubelet_client: KeyFiles,
     pub(super) service_account_key: PathBuf,
     pub(super) service_account_public: PathBuf,
     /// The folder of the server's pair under the names `tls.crt` and `tls.key`.
     pub(super) webhook_dir: PathBuf,
     /// The CA's certificate in PEM, for CA bundles.
     pub(super) ca_pem: String,
+    dir: PathBuf,
+    issuer: Arc<Issuer<'static, KeyPair>>,
+}
+
+/// The certificates of a node.
+#[derive(Debug)]
+pub(super) struct NodeKeys {
+    /// The kubelet's own, by which API servers know it.
+    pub(super) client: KeyFiles,
+    /// That of the server at the node's address.
+    pub(super) server: KeyFiles,
 }
 
 #[derive(Debug, Clone)]
@@ -81,6 +96,14 @@ impl Pki {
         let admin = write_pair(&cert, &key, dir.join("admin.crt"), dir.join("admin.key"))?;
         let (cert, key) = issue(&issuer, client_params(FRONT_PROXY_NAME, None))?;
         let front_proxy = write_pair(&cert, &key, dir.join("front.crt"), dir.join("front.key"))?;
+        let user = "kube-apiserver-kubelet-client";
+        let (cert, key) = issue(&issuer, client_params(user, Some("system:masters")))?;
+        let kubelet_client = write_pair(
+            &cert,
+            &key,
+            dir.join("kubelet-client.crt"),
+            dir.join("kubelet-client.key"),
+        )?;
 
         let tokens = KeyPair::generate()?;
         let service_account_key = dir.join("service-account.key");
@@ -92,11 +115,27 @@ impl Pki {
             server,
             admin,
             front_proxy,
+            kubelet_client,
             service_account_key,
             service_account_public,
             webhook_dir,
             ca_pem,
+            dir: dir.to_owned(),
+            issuer: Arc::new(issuer),
         })
+    }
+
+    /// Creates the certificates of the node of this name, which is its address.
+    pub(super) fn node(&self, cluster: &str, address: Ipv4Addr) -> Result<NodeKeys> {
+        let file = |name: &str| self.dir.join(format!("{cluster}-{address}-{name}"));
+        let user = format!("system:node:{address}");
+        let (cert, key) = issue(&self.issuer, client_params(&user, Some("system:nodes")))?;
+        let client = write_pair(&cert, &key, file("kubelet.crt"), file("kubelet.key"))?;
+        let mut params = server_params()?;
+        params.subject_alt_names = vec![SanType::IpAddress(address.into())];
+        let (cert, key) = issue(&self.issuer, params)?;
+        let server = write_pair(&cert, &key, file("server.crt"), file("server.key"))?;
+        Ok(NodeKeys { client, server })
     }
 }
 

@@ -74,6 +74,9 @@ pub struct MemberSpec {
     /// Its nodes, simulated by KWOK.
     #[serde(default)]
     pub nodes: Vec<NodeGroup>,
+    /// Real nodes instead, which run the programs of their pods.
+    #[serde(default)]
+    pub real_nodes: Option<RealNodes>,
 }
 
 /// The component that applies Works in a member and reports their status.
@@ -84,6 +87,18 @@ pub enum SyncMode {
     Push,
     /// A karmada-agent of the member, which also joins it.
     Pull,
+}
+
+/// Nodes with a kubelet and a container runtime each, which have the CPUs and the memory of this machine. They need
+/// the tools of [`crate::tools::ensure_real`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RealNodes {
+    /// The number of nodes. They are named by their addresses, which are loopback addresses.
+    pub count: u8,
+    /// Labels of the nodes.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Nodes of one shape.
@@ -159,6 +174,9 @@ impl Default for NodeGroup {
         }
     }
 }
+
+/// The most real nodes of a member; each is a handful of processes of this machine.
+const MOST_REAL_NODES: u8 = 8;
 
 /// The products of the default fleet, one per member in turn.
 pub const DEFAULT_PRODUCTS: [&str; 3] = ["NVIDIA-H100-80GB", "NVIDIA-A100-80GB", "NVIDIA-L40S"];
@@ -238,6 +256,9 @@ impl TestbedSpec {
                     member.name
                 )));
             }
+            if let Some(real) = &member.real_nodes {
+                real.validate(member)?;
+            }
             let mut prefixes = BTreeSet::new();
             for group in &member.nodes {
                 group.validate()?;
@@ -251,6 +272,25 @@ impl TestbedSpec {
             }
         }
         Ok(())
+    }
+}
+
+impl RealNodes {
+    fn validate(&self, member: &MemberSpec) -> Result<()> {
+        let field = format!("members[{}].realNodes", member.name);
+        if !(1..=MOST_REAL_NODES).contains(&self.count) {
+            return Err(Error::Spec(format!(
+                "{field}.count {} must be 1 to {MOST_REAL_NODES}",
+                self.count
+            )));
+        }
+        match member.nodes.is_empty() {
+            true => Ok(()),
+            // KWOK would play the kubelet of all nodes of its member.
+            false => Err(Error::Spec(format!(
+                "{field} excludes nodes: a member has simulated nodes or real ones"
+            ))),
+        }
     }
 }
 
@@ -371,6 +411,11 @@ members:
                 "prefix \"x\"",
             ),
             ("members: [{name: a, gpu: 3}]", "gpu"),
+            ("members: [{name: a, realNodes: {count: 0}}]", "1 to 8"),
+            (
+                "members: [{name: a, realNodes: {count: 1}, nodes: [{}]}]",
+                "simulated nodes or real ones",
+            ),
             ("members: [{name: a, sync: pull}]", "pull"),
             (
                 "members: [{name: a, volcanoWebhook: true}]",

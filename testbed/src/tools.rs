@@ -5,9 +5,15 @@
 //! and finds the folders of the modules whose manifests are needed. The key of the cache is a hash
 //! of everything that determines the binaries, so a second checkout builds nothing. A set is moved
 //! into its place only when it is complete. A warm start does not run `go`.
+//!
+//! Real nodes need further sets, and a machine that can have such nodes: [`ensure_real`].
 
+mod debian;
+mod images;
 mod sets;
 
+pub use images::BUSYBOX_IMAGE;
+pub(crate) use images::PAUSE_IMAGE;
 pub use sets::{Tool, Toolset};
 
 use std::collections::BTreeMap;
@@ -71,6 +77,14 @@ pub enum ToolsError {
         /// The end of its output.
         output: String,
     },
+    /// A program of the system failed.
+    #[error("`{command}` failed: {}", output.trim_end())]
+    Command {
+        /// The command line.
+        command: String,
+        /// Its output, or why it could not be run.
+        output: String,
+    },
     /// A file or folder could not be read or written.
     #[error("{action} {}: {cause}", path.display())]
     Io {
@@ -87,6 +101,13 @@ pub enum ToolsError {
     /// A program is requested whose set is not built.
     #[error("{0:?} is not among the tools that were built; ensure its set first")]
     NotBuilt(Toolset),
+}
+
+/// Why this machine has no real nodes: everything that needs them is left out.
+#[derive(Debug, thiserror::Error)]
+#[error("left out: members with real nodes, since {why}")]
+pub struct RealNodesLeftOut {
+    why: String,
 }
 
 type ToolsResult<T, E = ToolsError> = std::result::Result<T, E>;
@@ -107,6 +128,13 @@ impl Tools {
     /// Returns [`ToolsError::NotBuilt`] if the set is not built.
     pub fn module_dir(&self, set: Toolset) -> ToolsResult<&Path> {
         Ok(&self.set(set)?.module)
+    }
+
+    /// Returns these sets and those of `others`.
+    #[must_use]
+    pub fn and(mut self, others: Self) -> Self {
+        self.sets.extend(others.sets);
+        self
     }
 
     fn set(&self, set: Toolset) -> ToolsResult<&BuiltSet> {
@@ -132,6 +160,19 @@ pub fn ensure(sets: &[Toolset], progress: &dyn Fn(&str)) -> ToolsResult<Tools> {
         tools.sets.insert(set, built);
     }
     Ok(tools)
+}
+
+/// Does the same for the sets of members with real nodes, which must be run as root: containers need namespaces,
+/// mounts and cgroups.
+///
+/// # Errors
+/// Returns an error if this machine cannot have such nodes, or their programs cannot be fetched here.
+pub fn ensure_real(progress: &dyn Fn(&str)) -> Result<Tools, RealNodesLeftOut> {
+    let left_out = |why| RealNodesLeftOut { why };
+    if !nix::unistd::geteuid().is_root() {
+        return Err(left_out("only root can make containers here".into()));
+    }
+    ensure(&Toolset::REAL, progress).map_err(|error| left_out(error.to_string()))
 }
 
 /// Returns the folder of built tools in the user's cache, `$XDG_CACHE_HOME` or `~/.cache`.
@@ -169,16 +210,25 @@ fn build(set: Toolset, cache: &Path, progress: &dyn Fn(&str)) -> ToolsResult<Bui
         return Ok(built);
     }
     let started = Instant::now();
-    require_go(set)?;
     let bin = cache.join(key(set)?);
-    if !bin.is_dir() {
-        progress(&format!(
-            "building {} from its Go module (minutes when cold) …",
-            set.name()
-        ));
-        install(set, cache, &bin)?;
-    }
-    let module = locate_module(set)?;
+    let module = match set {
+        Toolset::Debian => {
+            progress("fetching packages of Debian …");
+            in_place(set, cache, &bin, debian::install)?;
+            bin.clone()
+        }
+        _ => {
+            require_go(set)?;
+            if !bin.is_dir() {
+                progress(&format!(
+                    "building {} from its Go module (minutes when cold) …",
+                    set.name()
+                ));
+                in_place(set, cache, &bin, |folder| install(set, folder))?;
+            }
+            locate_module(set)?
+        }
+    };
     let record = bin.join(MODULE_DIRS);
     let text = serde_json::json!(module).to_string();
     fs::write(&record, text).map_err(io("write", &record))?;
@@ -190,21 +240,29 @@ fn build(set: Toolset, cache: &Path, progress: &dyn Fn(&str)) -> ToolsResult<Bui
     Ok(BuiltSet { bin, module })
 }
 
-/// Builds into a temporary folder, which is then renamed to the final one.
-fn install(set: Toolset, cache: &Path, bin: &Path) -> ToolsResult<()> {
+/// Has a temporary folder filled, and renames it to the final one.
+fn in_place(
+    set: Toolset,
+    cache: &Path,
+    bin: &Path,
+    fill: impl FnOnce(&Path) -> ToolsResult<()>,
+) -> ToolsResult<()> {
     let temporary = tempfile::Builder::new()
         .prefix(&format!(".{}-", set.name()))
         .tempdir_in(cache)
         .map_err(io("create a folder in", cache))?;
+    fill(temporary.path())?;
+    let temporary = temporary.keep();
+    fs::rename(&temporary, bin).map_err(io("rename", &temporary))
+}
+
+/// Builds a set from its Go module into `folder`.
+fn install(set: Toolset, folder: &Path) -> ToolsResult<()> {
     let ldflags = format!("-ldflags={}", set.ldflags(&go_mod(set)?));
     let tags = format!("-tags={}", set.tags());
     let mut command = go(set, &["install", &ldflags, &tags, "tool"]);
-    command
-        .env("GOBIN", temporary.path())
-        .env("CGO_ENABLED", "0");
-    run(command)?;
-    let temporary = temporary.keep();
-    fs::rename(&temporary, bin).map_err(io("rename", &temporary))
+    command.env("GOBIN", folder).env("CGO_ENABLED", "0");
+    run(command).map(drop)
 }
 
 /// Asks Go for the module's folder; Go fetches the sources again if they were removed.
@@ -274,6 +332,9 @@ fn module_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
 
 /// Returns `<set>-<hash>`, a hash of everything that determines the binaries except Go itself.
 fn key(set: Toolset) -> ToolsResult<String> {
+    if set == Toolset::Debian {
+        return Ok(hashed_name(set, &debian::identity()?, "", ""));
+    }
     let module = go_mod(set)?;
     let sum_path = set.source_dir().join("go.sum");
     let sums = fs::read_to_string(&sum_path).map_err(io("read", &sum_path))?;

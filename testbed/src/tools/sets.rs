@@ -25,6 +25,10 @@ pub enum Toolset {
     Prometheus,
     /// What receives Muster's traces: a collector of OpenTelemetry.
     Collector,
+    /// What makes a machine a real node: the kubelet.
+    Node,
+    /// What a kubelet runs containers with, and their images, from Debian's packages.
+    Debian,
 }
 
 /// A built component.
@@ -55,6 +59,8 @@ pub enum Tool {
     Prometheus,
     Promtool,
     Collector,
+    Kubelet,
+    Containerd,
 }
 
 impl Toolset {
@@ -76,6 +82,9 @@ impl Toolset {
     /// The sets that only soak tests need, which build them.
     pub const SOAK: [Self; 2] = [Self::Prometheus, Self::Collector];
 
+    /// The sets that only real nodes need ([`super::ensure_real`]).
+    pub const REAL: [Self; 2] = [Self::Debian, Self::Node];
+
     /// Returns the name of the set's folder.
     pub fn name(self) -> &'static str {
         match self {
@@ -92,15 +101,17 @@ impl Toolset {
             Self::Packaging => "packaging",
             Self::Prometheus => "prometheus",
             Self::Collector => "collector",
+            Self::Node => "node",
+            Self::Debian => "debian",
         }
     }
 
-    /// Returns the module whose sources include the set's manifests.
+    /// Returns the module whose sources include the set's manifests; empty for packages.
     pub(super) fn module(self) -> &'static str {
         match self {
             Self::Etcd => "go.etcd.io/etcd/server/v3",
             Self::Kwok => "sigs.k8s.io/kwok",
-            Self::Kubernetes => "k8s.io/kubernetes",
+            Self::Kubernetes | Self::Node => "k8s.io/kubernetes",
             Self::Karmada => "github.com/karmada-io/karmada",
             Self::Volcano => "volcano.sh/volcano",
             Self::TrainingOperator => "github.com/kubeflow/training-operator",
@@ -111,6 +122,7 @@ impl Toolset {
             Self::Packaging => "helm.sh/helm/v3",
             Self::Prometheus => "github.com/prometheus/prometheus",
             Self::Collector => "go.opentelemetry.io/collector/otelcol",
+            Self::Debian => "",
         }
     }
 
@@ -130,7 +142,7 @@ impl Toolset {
     /// cannot parse a version without them.
     pub(super) fn ldflags(self, go_mod: &str) -> String {
         let strip = "-s -w";
-        if self != Self::Kubernetes {
+        if !matches!(self, Self::Kubernetes | Self::Node) {
             return strip.to_owned();
         }
         let version = module_version(go_mod, self.module()).unwrap_or("v0.0.0");
@@ -172,6 +184,8 @@ impl Tool {
             Self::Prometheus => (Toolset::Prometheus, "prometheus"),
             Self::Promtool => (Toolset::Prometheus, "promtool"),
             Self::Collector => (Toolset::Collector, "collector"),
+            Self::Kubelet => (Toolset::Node, "kubelet"),
+            Self::Containerd => (Toolset::Debian, "containerd"),
         }
     }
 }

@@ -26,11 +26,23 @@ fn kubernetes_gets_the_version_that_its_module_requires() {
 
 #[test]
 fn every_set_names_its_programs_and_requires_its_module() {
-    for set in Toolset::ALL.into_iter().chain(Toolset::SOAK) {
+    let sets = Toolset::ALL.into_iter().chain(Toolset::SOAK);
+    for set in sets.chain([Toolset::Node]) {
         let text = go_mod(set).unwrap();
         assert!(module_version(&text, set.module()).is_some(), "{set:?}");
         key(set).unwrap();
     }
+}
+
+#[test]
+fn the_kubelet_is_of_the_version_of_its_api_server() {
+    let version = |set: Toolset| {
+        let text = go_mod(set).unwrap();
+        module_version(&text, "k8s.io/kubernetes")
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(version(Toolset::Node), version(Toolset::Kubernetes));
 }
 
 #[test]
