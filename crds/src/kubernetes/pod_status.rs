@@ -113,8 +113,10 @@ const NOT_BOUND: [&str; 2] = ["Unschedulable", "SchedulerError"];
 /// Reasons of containers that wait for their turn: nothing is wrong with them.
 const IN_TURN: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
 
-/// The most characters of a message that are kept: users see it in the status of their jobs.
+/// The most characters of a message that are kept: users see it in the status of their jobs. Of a longer one its
+/// beginning and its end are kept, since runtimes of containers say last what the cause is.
 const LONGEST: usize = 240;
+const BEGINNING: usize = 90;
 
 impl Pod {
     /// Returns how far it is, and whether it ended by itself. The kubelet states in `status.reason` why it ended
@@ -237,12 +239,20 @@ impl PodStatus {
 #[must_use]
 pub fn symptom(reason: &str, message: &str) -> Symptom {
     let message = message.trim();
-    let kept: String = message.chars().take(LONGEST).collect();
+    let length = message.chars().count();
     Symptom {
         reason: reason.to_owned(),
-        message: match kept.len() < message.len() {
-            true => kept + " ...",
-            false => kept,
+        message: match length > LONGEST {
+            true => {
+                let beginning: String = message.chars().take(BEGINNING).collect();
+                let end = message.chars().skip(length - (LONGEST - BEGINNING));
+                format!(
+                    "{} ... {}",
+                    beginning.trim_end(),
+                    end.collect::<String>().trim_start()
+                )
+            }
+            false => message.to_owned(),
         },
         exit_code: None,
     }
@@ -252,10 +262,29 @@ pub fn symptom(reason: &str, message: &str) -> Symptom {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::fault_policy::rules_in_force;
     use serde_json::{Value, json};
 
     fn pod(status: Value) -> Pod {
         serde_json::from_value(json!({"spec": {}, "status": status})).unwrap()
+    }
+
+    /// As a kubelet with containerd said it of an image that its registry does not have.
+    #[test]
+    fn the_end_of_a_long_message_is_kept_since_it_has_the_cause() {
+        let image = "registry.research.example:5000/team-vision/experiments/training-image:2026-11-30-nightly";
+        let message = format!(
+            "rpc error: code = NotFound desc = failed to pull and unpack image \"{image}\": \
+             failed to resolve reference \"{image}\": {image}: not found"
+        );
+        let symptom = symptom("ErrImagePull", &message);
+        assert!(symptom.message.starts_with("rpc error: code = NotFound"));
+        assert!(
+            symptom.message.ends_with("nightly: not found"),
+            "{symptom:?}"
+        );
+        let class = rules_in_force([]).class_of(&symptom);
+        assert_eq!(class, facts::faults::FaultClass::User);
     }
 
     #[test]
@@ -411,7 +440,11 @@ mod tests {
             (
                 json!({"phase": "Pending", "containerStatuses": waits("RunContainerError", &long)}),
                 PodPhase::Starting,
-                Some(format!("RunContainerError ({} ...)", "x".repeat(LONGEST))),
+                Some(format!(
+                    "RunContainerError ({} ... {})",
+                    "x".repeat(BEGINNING),
+                    "x".repeat(LONGEST - BEGINNING)
+                )),
             ),
             (
                 json!({"phase": "Running", "containerStatuses": [{
