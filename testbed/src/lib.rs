@@ -132,7 +132,7 @@ impl Testbed {
     ///
     /// # Errors
     /// Returns an error if the state file cannot be written.
-    pub fn down(self) -> Result<()> {
+    pub fn down(&self) -> Result<()> {
         self.shut_down()
     }
 

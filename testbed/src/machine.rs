@@ -265,6 +265,8 @@ impl Machine<'_> {
             "address": self.address.to_string(),
             "port": port,
             "readOnlyPort": 0,
+            // With leases of a quarter of the usual duration, the node controller may wait for less, too.
+            "nodeLeaseDurationSeconds": 10,
             "healthzBindAddress": "127.0.0.1",
             "healthzPort": health,
             "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",

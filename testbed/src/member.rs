@@ -25,6 +25,9 @@ use crate::{Testbed, nodes, wait};
 /// The queue of jobs that name none; Volcano's scheduler creates it when it starts.
 const DEFAULT_QUEUE: &str = "default";
 
+/// How long a kubelet may be silent until its node is not Ready: less than usual, as the leases of real nodes are.
+const NODE_GRACE: &str = "--node-monitor-grace-period=16s";
+
 impl Testbed {
     /// Starts a further member and joins it; returns when it is Ready in Karmada.
     ///
@@ -172,7 +175,11 @@ impl Testbed {
         member: &MemberSpec,
     ) -> Result<()> {
         let components = self.components();
-        self.spawn(components.kube_controller_manager(cluster)?)?;
+        let mut controllers = components.kube_controller_manager(cluster)?;
+        if member.real_nodes.is_some() {
+            controllers.args.push(NODE_GRACE.into());
+        }
+        self.spawn(controllers)?;
         self.spawn(components.kube_scheduler(cluster)?)?;
         match member.real_nodes {
             Some(_) => Ok(()),

@@ -59,6 +59,8 @@ pub enum StoryEnd {
     Failed(String),
     /// The run's time was over while it ran.
     Cut,
+    /// This machine cannot run it, for this reason.
+    LeftOut(String),
 }
 
 /// Appends lines to a file.

@@ -255,7 +255,14 @@ impl RunReport {
     fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
         self.stories.iter().filter_map(|story| match &story.end {
             StoryEnd::Failed(why) => Some((story.name.as_str(), why.as_str())),
-            StoryEnd::Passed | StoryEnd::Cut => None,
+            StoryEnd::Passed | StoryEnd::Cut | StoryEnd::LeftOut(_) => None,
+        })
+    }
+
+    fn left_out(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.stories.iter().filter_map(|story| match &story.end {
+            StoryEnd::LeftOut(why) => Some((story.name.as_str(), why.as_str())),
+            StoryEnd::Passed | StoryEnd::Cut | StoryEnd::Failed(_) => None,
         })
     }
 
@@ -323,6 +330,13 @@ impl fmt::Display for RunReport {
             let (took, idle) = (slow.took.as_secs_f64(), slow.idle.as_secs_f64());
             let Slow { story, what, .. } = slow;
             writeln!(out, "{took:>6.1} s, idle {idle:>5.1} s  {story}: {what}")?;
+        }
+        let left_out: Vec<_> = self.left_out().collect();
+        if !left_out.is_empty() {
+            writeln!(out, "{} stories were left out:", left_out.len())?;
+        }
+        for (story, why) in left_out {
+            writeln!(out, "LEFT OUT {story}: {why}")?;
         }
         for story in self.cut() {
             writeln!(

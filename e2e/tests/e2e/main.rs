@@ -71,6 +71,7 @@ mod queues_live;
 mod quota;
 mod race;
 mod ray;
+mod real;
 mod reclaim;
 mod recovery;
 mod refusals;

@@ -208,8 +208,16 @@ impl Plane {
     /// Starts a testbed and installs Muster on it; no process of Muster is started.
     pub(crate) async fn up(spec: TestbedSpec, dir: &Path) -> anyhow::Result<Self> {
         let program = muster::program()?;
-        let tools = tools::ensure(&Toolset::ALL, &|line| eprintln!("{line}"))?;
-        let testbed = Testbed::up(spec, dir, &tools, &|line| eprintln!("{line}")).await?;
+        let say = |line: &str| eprintln!("{line}");
+        let mut tools = tools::ensure(&Toolset::ALL, &say)?;
+        if spec
+            .members
+            .iter()
+            .any(|member| member.real_nodes.is_some())
+        {
+            tools = tools.and(tools::ensure_real(&say)?);
+        }
+        let testbed = Testbed::up(spec, dir, &tools, &say).await?;
         let muster = Muster::install(&testbed, program, &FLAGS).await?;
         let karmada = Objects::new(testbed.karmada().client().await?);
         if !testbed.spec().member_crds.is_empty() {

@@ -19,7 +19,7 @@ pub enum Toolset {
     MpiOperator,
     KubeRay,
     LeaderWorkerSet,
-    /// What packages Muster: helm, and the program that assembles its image.
+    /// What packages Muster: helm, the program that assembles its image, and crane, which also serves a registry.
     Packaging,
     /// What reads Muster's metrics and checks its alerts.
     Prometheus,
@@ -56,6 +56,7 @@ pub enum Tool {
     LeaderWorkerSet,
     Helm,
     ImageAssembler,
+    Crane,
     Prometheus,
     Promtool,
     Collector,
@@ -181,6 +182,7 @@ impl Tool {
             Self::LeaderWorkerSet => (Toolset::LeaderWorkerSet, "cmd"),
             Self::Helm => (Toolset::Packaging, "helm"),
             Self::ImageAssembler => (Toolset::Packaging, "packaging"),
+            Self::Crane => (Toolset::Packaging, "crane"),
             Self::Prometheus => (Toolset::Prometheus, "prometheus"),
             Self::Promtool => (Toolset::Prometheus, "promtool"),
             Self::Collector => (Toolset::Collector, "collector"),
