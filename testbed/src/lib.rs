@@ -26,6 +26,7 @@
 mod cluster;
 mod components;
 mod control_plane;
+mod devices;
 mod emptied;
 mod error;
 mod folder;
@@ -53,6 +54,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use cluster::{KARMADA, TestbedCluster};
+pub use devices::DeviceOffer;
 pub use error::{Error, Result};
 pub use names::{
     ETCD, KARMADA_AGGREGATED_APISERVER, KARMADA_APISERVER, KARMADA_CONTROLLER_MANAGER,

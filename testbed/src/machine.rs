@@ -22,9 +22,11 @@ use sha2::{Digest as _, Sha256};
 use crate::Testbed;
 use crate::cluster::TestbedCluster;
 use crate::components::{Components, flag};
+use crate::devices::{DeviceOffer, devices_file};
 use crate::error::{Error, Result};
 use crate::manifests::Manifests;
 use crate::names::NodeProcess;
+use crate::nodes::GPU_RESOURCE;
 use crate::pki::NodeKeys;
 use crate::process::Launch;
 use crate::spec::{MemberSpec, RealNodes};
@@ -76,8 +78,8 @@ impl Testbed {
         })
     }
 
-    /// Returns the flags with which an API server calls kubelets.
-    pub(super) fn kubelet_client_flags(&self) -> [String; 4] {
+    /// Returns the flags with which an API server calls kubelets, and lets them say of a pod how well its devices are.
+    pub(super) fn kubelet_flags(&self) -> [String; 5] {
         let pki = &self.pki;
         [
             // A kubelet accepts no loopback address as that of its node, but as its name.
@@ -85,6 +87,7 @@ impl Testbed {
             flag("kubelet-certificate-authority", &pki.ca),
             flag("kubelet-client-certificate", &pki.kubelet_client.cert),
             flag("kubelet-client-key", &pki.kubelet_client.key),
+            "--feature-gates=ResourceHealthStatus=true".into(),
         ]
     }
 
@@ -118,6 +121,12 @@ impl Testbed {
             self.wait_runtime(&machine).await?;
             let keys = self.pki.node(&cluster.name, address)?;
             self.spawn(machine.kubelet(&self.components(), &keys, real)?)?;
+            if real.gpus > 0 {
+                let file = devices_file(&machine.folder);
+                DeviceOffer::of(real.gpus).write(&file)?;
+                let plugin = self.tools.program(Tool::DevicePlugin)?;
+                self.spawn(machine.device_plugin(&plugin, &file))?;
+            }
         }
         Ok(names)
     }
@@ -245,6 +254,17 @@ impl Machine<'_> {
         Ok(self.script(NodeProcess::Kubelet, args, vec![health, port]))
     }
 
+    fn device_plugin(&self, program: &Path, file: &Path) -> Launch {
+        let args = vec![
+            "join".into(),
+            self.folder.display().to_string(),
+            program.display().to_string(),
+            format!("--resource={GPU_RESOURCE}"),
+            flag("devices", file),
+        ];
+        self.script(NodeProcess::DevicePlugin, args, Vec::new())
+    }
+
     fn kubelet_config(
         &self,
         components: &Components<'_>,
@@ -275,6 +295,7 @@ impl Machine<'_> {
             "cgroupsPerQOS": false,
             "enforceNodeAllocatable": [],
             "failCgroupV1": false,
+            "featureGates": {"ResourceHealthStatus": true},
             "failSwapOn": false,
             "localStorageCapacityIsolation": false,
             // The disk is the host's, and its other contents are not the node's to remove.

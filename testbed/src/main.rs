@@ -229,6 +229,7 @@ impl UpArgs {
                 volcano: names == ["all"],
                 real_nodes: Some(RealNodes {
                     count: self.real_nodes,
+                    gpus: self.gpus,
                     ..RealNodes::default()
                 }),
                 ..MemberSpec::default()

@@ -101,7 +101,7 @@ impl Testbed {
             DEVICE_TAINT_RULES.into(),
         ];
         if member.real_nodes.is_some() {
-            own.extend(self.kubelet_client_flags());
+            own.extend(self.kubelet_flags());
         }
         self.spawn(components.apiserver(&member.name, port, own)?)?;
         Ok(token)
@@ -142,6 +142,10 @@ impl Testbed {
         }
         self.wait_nodes_ready(&client, &member.name, &node_names)
             .await?;
+        if let Some(real) = member.real_nodes.as_ref().filter(|real| real.gpus > 0) {
+            self.wait_devices(&client, &member.name, &node_names, real.gpus)
+                .await?;
+        }
         if member.volcano {
             self.wait_volcano(&client, &member.name).await?;
         }

@@ -75,17 +75,20 @@ pub enum NodeProcess {
     Containerd,
     /// The kubelet; containers run on without it.
     Kubelet,
+    /// The device plugin; a node without it keeps its devices, as unhealthy ones.
+    DevicePlugin,
 }
 
 impl NodeProcess {
     /// All processes, in their start order.
-    pub(super) const ALL: [Self; 2] = [Self::Containerd, Self::Kubelet];
+    pub(super) const ALL: [Self; 3] = [Self::Containerd, Self::Kubelet, Self::DevicePlugin];
 
     /// Returns the name of this process of the node with this number, from 1, in `member`.
     pub fn of(self, member: &str, number: u8) -> String {
         let suffix = match self {
             Self::Containerd => "containerd",
             Self::Kubelet => "kubelet",
+            Self::DevicePlugin => "device-plugin",
         };
         format!("{member}-{suffix}-{number}")
     }

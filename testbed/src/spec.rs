@@ -96,6 +96,10 @@ pub enum SyncMode {
 pub struct RealNodes {
     /// The number of nodes. They are named by their addresses, which are loopback addresses.
     pub count: u8,
+    /// Devices of the resource `nvidia.com/gpu` of each node, which its device plugin offers. Containers get the ids
+    /// of theirs in `NVIDIA_VISIBLE_DEVICES`, and no device.
+    #[serde(default)]
+    pub gpus: u32,
     /// Labels of the nodes.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,

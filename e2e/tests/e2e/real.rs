@@ -6,6 +6,7 @@
 //! All stories are side by side on a plane of their own. They need root; elsewhere they are left out, which the
 //! report counts.
 
+mod devices;
 mod faults;
 
 use std::sync::OnceLock;
@@ -31,6 +32,9 @@ const REAL: &str = "real";
 /// The member with simulated ones.
 const SIMULATED: &str = "simulated";
 
+/// The devices of a real node, each given to one container at a time.
+const GPUS: u32 = 6;
+
 /// Stays until the process ends, because stories borrow it for so long.
 static PLANE: OnceLock<Plane> = OnceLock::new();
 
@@ -49,6 +53,7 @@ fn spec() -> TestbedSpec {
                 volcano: true,
                 real_nodes: Some(RealNodes {
                     count: 2,
+                    gpus: GPUS,
                     ..RealNodes::default()
                 }),
                 ..MemberSpec::default()
@@ -245,8 +250,11 @@ async fn side_by_side(plane: &'static Plane) -> anyhow::Result<()> {
         beside(plane, "realregistry", faults::registry_unreachable),
         beside(plane, "realconfig", faults::no_such_config),
         beside(plane, "realnode", faults::kubelet_stopped),
+        beside(plane, "realdevices", devices::given_refused_and_lost),
     );
-    for end in [ended.0, ended.1, ended.2, ended.3, ended.4, ended.5] {
+    for end in [
+        ended.0, ended.1, ended.2, ended.3, ended.4, ended.5, ended.6,
+    ] {
         end?;
     }
     Ok(())

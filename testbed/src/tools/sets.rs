@@ -25,7 +25,7 @@ pub enum Toolset {
     Prometheus,
     /// What receives Muster's traces: a collector of OpenTelemetry.
     Collector,
-    /// What makes a machine a real node: the kubelet.
+    /// What makes a machine a real node: the kubelet, and a device plugin.
     Node,
     /// What a kubelet runs containers with, and their images, from Debian's packages.
     Debian,
@@ -61,6 +61,7 @@ pub enum Tool {
     Promtool,
     Collector,
     Kubelet,
+    DevicePlugin,
     Containerd,
 }
 
@@ -187,6 +188,7 @@ impl Tool {
             Self::Promtool => (Toolset::Prometheus, "promtool"),
             Self::Collector => (Toolset::Collector, "collector"),
             Self::Kubelet => (Toolset::Node, "kubelet"),
+            Self::DevicePlugin => (Toolset::Node, "node"),
             Self::Containerd => (Toolset::Debian, "containerd"),
         }
     }

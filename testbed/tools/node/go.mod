@@ -2,7 +2,16 @@ module muster.io/tools/node
 
 go 1.25.0
 
-tool k8s.io/kubernetes/cmd/kubelet
+// Its own program is a device plugin: see main.go.
+tool (
+	k8s.io/kubernetes/cmd/kubelet
+	muster.io/tools/node
+)
+
+require (
+	google.golang.org/grpc v1.72.2
+	k8s.io/kubelet v0.35.4
+)
 
 require (
 	cel.dev/expr v0.24.0 // indirect
@@ -114,7 +123,6 @@ require (
 	golang.org/x/time v0.9.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20250303144028-a0af3efb3deb // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20250528174236-200df99c418a // indirect
-	google.golang.org/grpc v1.72.2 // indirect
 	google.golang.org/protobuf v1.36.8 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
@@ -138,7 +146,6 @@ require (
 	k8s.io/kube-openapi v0.0.0-20250910181357-589584f1c912 // indirect
 	k8s.io/kube-scheduler v0.0.0 // indirect
 	k8s.io/kubectl v0.0.0 // indirect
-	k8s.io/kubelet v0.35.4 // indirect
 	k8s.io/kubernetes v1.35.4 // indirect
 	k8s.io/mount-utils v0.0.0 // indirect
 	k8s.io/utils v0.0.0-20251002143259-bc988d571ff4 // indirect
