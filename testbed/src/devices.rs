@@ -9,7 +9,6 @@ use kube::api::Api;
 
 use crate::Testbed;
 use crate::error::{Error, Result, describe};
-use crate::machine::MACHINES;
 use crate::names::NodeProcess;
 use crate::nodes::GPU_RESOURCE;
 use crate::wait;
@@ -67,7 +66,7 @@ impl Testbed {
     /// Returns an error if there is no such node, or it has no device plugin.
     pub fn offer_devices(&self, member: &str, number: u8, offer: &DeviceOffer) -> Result<()> {
         self.real_node(member, number)?;
-        let file = devices_file(&self.dir.join(MACHINES).join(format!("{member}-{number}")));
+        let file = devices_file(&self.machine_folder(member, number));
         match file.exists() {
             true => offer.write(&file),
             false => Err(Error::Spec(format!(

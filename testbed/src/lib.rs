@@ -203,11 +203,15 @@ impl Testbed {
 
     /// Restarts a component with the same arguments, ending it first if it runs, and waits until it
     /// serves. After an API server is ready, this also restarts the components of its cluster that
-    /// exited without it, as a kubelet would, but not those killed by name.
+    /// exited without it, as a kubelet would, but not those killed by name. After a container runtime this restarts the
+    /// other processes of its node.
     ///
     /// # Errors
     /// Returns an error if there is no process of that name, or it does not come up.
     pub async fn restart(&self, process: &str) -> Result<()> {
+        if let Some((member, number)) = self.node_with_runtime(process) {
+            return self.restart_machine(&member, number).await;
+        }
         self.supervisor.restart(process)?;
         self.record(|_| ())?;
         let clusters = self.state.lock().clusters.clone();

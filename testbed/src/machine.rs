@@ -36,6 +36,9 @@ use crate::wait;
 /// The folder of the machines within a testbed's.
 pub(crate) const MACHINES: &str = "machines";
 
+/// The file that a machine has once its runtime has the images.
+const IMPORTED: &str = "images-imported";
+
 /// The parent of all testbeds' control groups.
 const CGROUP: &str = "muster-testbed";
 
@@ -107,18 +110,18 @@ impl Testbed {
         let names = self.real_names(&member.name)?;
         for (name, number) in names.iter().zip(1..) {
             let address = name.parse().unwrap_or(Ipv4Addr::LOCALHOST);
-            let folder = format!("{}-{number}", cluster.name);
             let machine = Machine {
                 cluster,
                 number,
                 address,
-                folder: self.dir.join(MACHINES).join(folder),
+                folder: self.machine_folder(&cluster.name, number),
                 programs: programs.clone(),
             };
             machine.lay_out()?;
             let cgroup = cgroup_of(&self.dir).join(format!("{}-{number}", cluster.name));
             self.spawn(machine.runtime(&cgroup))?;
-            self.wait_runtime(&machine).await?;
+            let runtime = machine.process(NodeProcess::Containerd);
+            self.wait_runtime(&runtime, &machine.folder).await?;
             let keys = self.pki.node(&cluster.name, address)?;
             self.spawn(machine.kubelet(&self.components(), &keys, real)?)?;
             if real.gpus > 0 {
@@ -146,11 +149,44 @@ impl Testbed {
         Ok(Vec::new())
     }
 
-    async fn wait_runtime(&self, machine: &Machine<'_>) -> Result<()> {
-        let imported = machine.folder.join("images-imported");
-        let process = machine.process(NodeProcess::Containerd);
+    /// Returns the node whose container runtime has this process name.
+    pub(super) fn node_with_runtime(&self, process: &str) -> Option<(String, u8)> {
+        let members = self.members_with_real_nodes.lock();
+        let mut numbers = members
+            .iter()
+            .flat_map(|(member, count)| (1..=*count).map(move |number| (member, number)));
+        let found =
+            numbers.find(|(member, number)| NodeProcess::Containerd.of(member, *number) == process);
+        found.map(|(member, number)| (member.clone(), number))
+    }
+
+    /// Restarts a container runtime, and then what has joined the mounts that ended with it.
+    pub(super) async fn restart_machine(&self, member: &str, number: u8) -> Result<()> {
+        let folder = self.machine_folder(member, number);
+        let _ = fs::remove_file(folder.join(IMPORTED));
+        let runtime = NodeProcess::Containerd.of(member, number);
+        self.supervisor.restart(&runtime)?;
+        self.wait_runtime(&runtime, &folder).await?;
+        let processes = self.supervisor.status();
+        for process in [NodeProcess::Kubelet, NodeProcess::DevicePlugin] {
+            let name = process.of(member, number);
+            if processes.iter().any(|process| process.name == name) {
+                self.supervisor.restart(&name)?;
+                wait::serving(&self.supervisor, &name).await?;
+            }
+        }
+        self.record(|_| ())
+    }
+
+    /// Returns the disk of a node.
+    pub(super) fn machine_folder(&self, member: &str, number: u8) -> PathBuf {
+        self.dir.join(MACHINES).join(format!("{member}-{number}"))
+    }
+
+    async fn wait_runtime(&self, process: &str, folder: &Path) -> Result<()> {
+        let imported = folder.join(IMPORTED);
         let what = format!("{process} has its images");
-        wait::until(&self.supervisor, &process, &what, || async {
+        wait::until(&self.supervisor, process, &what, || async {
             match imported.exists() {
                 true => Ok(()),
                 false => Err("not imported yet".to_owned()),

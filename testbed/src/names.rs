@@ -70,8 +70,7 @@ impl MemberProcess {
 /// A process of a real node. Its name is `<member>-<suffix>-<number>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeProcess {
-    /// The container runtime, with which all containers of the node end, as if the machine lost power. The node
-    /// needs its kubelet restarted after it.
+    /// The container runtime, with which all containers of the node end, as if the machine lost power.
     Containerd,
     /// The kubelet; containers run on without it.
     Kubelet,

@@ -105,7 +105,7 @@ pub enum ToolsError {
 
 /// Why this machine has no real nodes: everything that needs them is left out.
 #[derive(Debug, thiserror::Error)]
-#[error("left out: members with real nodes, since {why}")]
+#[error("real nodes are left out, since {why}")]
 pub struct RealNodesLeftOut {
     why: String,
 }

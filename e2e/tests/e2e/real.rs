@@ -273,6 +273,25 @@ fn programs_run_on_real_nodes_and_what_kubelets_say_of_pods_reaches_users() {
             println!("{}", plane.log_end(ProcessRole::All, 60));
         }
         plane.testbed.down()?;
-        outcome
+        outcome?;
+        let left = left_behind(plane)?;
+        ensure!(left.is_empty(), "left behind: {left:?}");
+        Ok(())
     });
+}
+
+/// Returns the processes that are left among the mounts of the plane's machines.
+fn left_behind(plane: &Plane) -> anyhow::Result<Vec<String>> {
+    let machines = plane.testbed.dir().join("machines").display().to_string();
+    let mut left = Vec::new();
+    for process in std::fs::read_dir("/proc")? {
+        let folder = process?.path();
+        // Most entries are no processes, and some processes have ended by now.
+        let mounts = std::fs::read_to_string(folder.join("mountinfo")).unwrap_or_default();
+        if mounts.contains(&machines) {
+            let command = std::fs::read_to_string(folder.join("cmdline")).unwrap_or_default();
+            left.push(format!("{}: {command}", folder.display()));
+        }
+    }
+    Ok(left)
 }

@@ -171,7 +171,27 @@ pub(super) async fn kubelet_stopped(case: &Case) -> anyhow::Result<()> {
     })
     .await?;
     is_charged(case, "100m").await?;
-    case.running(&job).await.map(drop)
+    case.running(&job).await?;
+    power_lost(case, &node).await
+}
+
+/// The second node loses its power, and runs programs again when it has that back.
+async fn power_lost(case: &Case, node: &str) -> anyhow::Result<()> {
+    let testbed = &case.plane.testbed;
+    testbed.kill(&NodeProcess::Kubelet.of(REAL, 2))?;
+    let runtime = NodeProcess::Containerd.of(REAL, 2);
+    testbed.kill(&runtime)?;
+    testbed.restart(&runtime).await?;
+    becomes(case, node, true).await?;
+    let mut template = case.script("after", 1, "true");
+    template["spec"]["template"]["spec"]["affinity"] = not_on(&testbed.real_node(REAL, 1)?);
+    let job = case.submit(&template).await?;
+    case.finished(&job, "Succeeded").await?;
+    ensure!(
+        case.pods(REAL).await?.iter().any(|pod| job.owns(pod)),
+        "not in {REAL}"
+    );
+    Ok(())
 }
 
 async fn without_kubelet(case: &Case, job: &Job, node: &str) -> anyhow::Result<()> {
