@@ -251,9 +251,10 @@ async fn side_by_side(plane: &'static Plane) -> anyhow::Result<()> {
         beside(plane, "realconfig", faults::no_such_config),
         beside(plane, "realnode", faults::kubelet_stopped),
         beside(plane, "realdevices", devices::given_refused_and_lost),
+        beside(plane, "realmemory", faults::out_of_memory),
     );
     for end in [
-        ended.0, ended.1, ended.2, ended.3, ended.4, ended.5, ended.6,
+        ended.0, ended.1, ended.2, ended.3, ended.4, ended.5, ended.6, ended.7,
     ] {
         end?;
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::ensure;
+use e2e::harness::jobs::TestGang;
 use serde_json::{Value, json};
 use testbed::DeviceOffer;
 use testbed::tools::BUSYBOX_IMAGE;
@@ -12,19 +13,24 @@ use super::{GPUS, REAL, not_on};
 use crate::case::Case;
 use crate::job::{Job, record};
 
-/// Returns a Job whose pods print their devices, and sleep.
-fn template(case: &Case, name: &str, pods: u32, gpus: u32) -> anyhow::Result<Value> {
-    let mut gang = case.gang(name, pods, gpus);
-    gang.product = None;
-    let mut template = gang.batch();
-    let spec = &mut template["spec"]["template"]["spec"];
+/// Has the pods of a template print their devices, and sleep.
+fn that_prints(case: &Case, pods: &mut Value) -> anyhow::Result<()> {
+    let spec = &mut pods["spec"];
     spec["terminationGracePeriodSeconds"] = json!(1);
     spec["affinity"] = not_on(&case.plane.testbed.real_node(REAL, 2)?);
     let container = &mut spec["containers"][0];
     container["image"] = json!(BUSYBOX_IMAGE);
     container["command"] = json!(["sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES; sleep 1000000"]);
     container["resources"]["requests"] = json!({"cpu": "50m", "memory": "16Mi"});
-    Ok(template)
+    Ok(())
+}
+
+/// Returns a gang with two devices for each pod.
+fn gang(case: &Case, name: &str, pods: u32) -> TestGang {
+    TestGang {
+        product: None,
+        ..case.gang(name, pods, 2)
+    }
 }
 
 /// Returns the devices that the pods of a job print.
@@ -46,7 +52,8 @@ async fn runs_again(case: &Case, job: &Job) -> anyhow::Result<()> {
 }
 
 /// Two pods have devices of their own. One of these fails: the job runs again, with others. Then the plugin refuses to
-/// give any device to a pod that has been bound: that is no fault of its job, which runs again too.
+/// give any device to a pod that has been bound: that is no fault of its job, which runs again too. At last a Volcano
+/// Job gets devices by Volcano's scheduler.
 pub(super) async fn given_refused_and_lost(case: &Case) -> anyhow::Result<()> {
     case.queue(16).await?;
     let policy = json!({"spec": {"placement": {
@@ -54,7 +61,9 @@ pub(super) async fn given_refused_and_lost(case: &Case) -> anyhow::Result<()> {
     }}});
     case.capacity_policy(policy).await?;
     let testbed = &case.plane.testbed;
-    let job = case.submit(&template(case, "trains", 2, 2)?).await?;
+    let mut trains = gang(case, "trains", 2).batch();
+    that_prints(case, &mut trains["spec"]["template"])?;
+    let job = case.submit(&trains).await?;
     case.running(&job).await?;
     let failed = given(case, &job).await?.pop_first().unwrap_or_default();
     let mut offer = DeviceOffer::of(GPUS);
@@ -70,9 +79,17 @@ pub(super) async fn given_refused_and_lost(case: &Case) -> anyhow::Result<()> {
     offer = DeviceOffer::of(GPUS);
     offer.refusal = Some("no healthy devices present".to_owned());
     testbed.offer_devices(REAL, 1, &offer)?;
-    let refused = case.submit(&template(case, "refused", 1, 2)?).await?;
+    let mut refused = gang(case, "refused", 1).batch();
+    that_prints(case, &mut refused["spec"]["template"])?;
+    let refused = case.submit(&refused).await?;
     case.explains(&refused, "UnexpectedAdmissionError").await?;
     testbed.offer_devices(REAL, 1, &DeviceOffer::of(GPUS))?;
     runs_again(case, &refused).await?;
-    case.shows_gpus(&case.name, "allocated", 2).await
+    case.shows_gpus(&case.name, "allocated", 2).await?;
+
+    let mut volcano = gang(case, "volcano", 2).volcano();
+    that_prints(case, &mut volcano["spec"]["tasks"][0]["template"])?;
+    let volcano = case.submit(&volcano).await?;
+    case.running(&volcano).await?;
+    given(case, &volcano).await.map(drop)
 }

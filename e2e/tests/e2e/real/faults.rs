@@ -93,6 +93,19 @@ pub(super) async fn no_such_config(case: &Case) -> anyhow::Result<()> {
     .await
 }
 
+/// A program takes more memory than its limit.
+pub(super) async fn out_of_memory(case: &Case) -> anyhow::Result<()> {
+    case.real_queue().await?;
+    let mut template = case.script("grows", 1, "tail /dev/zero");
+    template["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] =
+        json!({"memory": "16Mi"});
+    let job = case.submit(&template).await?;
+    case.finished(&job, "Failed").await?;
+    case.explains(&job, "class User on real: OOMKilled, exit code 137")
+        .await
+        .map(drop)
+}
+
 /// Returns the status of a node's condition Ready.
 async fn readiness(case: &Case, node: &str) -> Result<String, String> {
     let member = case.plane.member(REAL).await;
