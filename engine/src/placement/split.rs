@@ -7,7 +7,7 @@
 //! choices are scored while there are at most [`CHOICES`]; beyond that, those around the choice that
 //! leaves least free, so the number stays exact for one role and the score is the best of those scored.
 //! Within a choice the cluster with the most capacity is filled first, and the last part is the rest.
-//! Where bounds on pools are exceeded, each cluster counts with what its bounds allow, and more clusters
+//! Where bounds on pools are exceeded, each cluster counts with what its bounds allow, before more clusters
 //! are taken.
 
 use crate::amounts::bisect::boundary;
@@ -23,7 +23,7 @@ use crate::placement::score::Weights;
 use crate::placement::{choices, mixed, plan, spread};
 use crate::state::Inputs;
 use facts::{ClusterFact, ClusterPlacement, Role, Share};
-use std::cell::RefCell;
+use std::cell::{LazyCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -100,16 +100,8 @@ pub(crate) fn split(
         main: main.ok_or_else(none)?,
         known: RefCell::default(),
     };
-    let mut parts = parts(inputs, &question, role, eligible);
-    let first = fewest(inputs, &question, &parts);
-    let Err(NoPlan::Bound(..)) = &first else {
-        return first;
-    };
-    for part in &mut parts {
-        part.pods = within_bounds(inputs, &question, *part);
-    }
-    sort(&mut parts);
-    fewest(inputs, &question, &parts).or(first)
+    let parts = parts(inputs, &question, role, eligible);
+    fewest(inputs, &question, &parts)
 }
 
 /// Clusters by how many pods of the role they take, most first.
@@ -196,14 +188,14 @@ fn within_bounds(inputs: Inputs<'_>, question: &SplitQuestion<'_>, part: Part) -
     boundary((0, ()), part.pods.saturating_add(1), find).0
 }
 
-/// The best over the fewest clusters that do.
+/// The best over the fewest clusters that do. Of as many, those filled as far as there is capacity come first, then
+/// those filled as far as their bounds allow.
 fn fewest(
     inputs: Inputs<'_>,
     question: &SplitQuestion<'_>,
     parts: &[Part],
 ) -> Result<(Vec<Share>, i128), NoPlan> {
     let demand = &question.gang.shape.demand;
-    let count = demand.roles[question.main].count;
     let placement = &demand.placement;
     let policy = inputs.quota.policy(question.gang.queue);
     let most = [
@@ -220,24 +212,55 @@ fn fewest(
     let lacks = verbose.then(|| lacks_of(inputs, question, parts));
     let mut why = NoPlan::NoRoom(lacks.unwrap_or_default());
     let mut leaders = LEADERS;
+    let bounded = LazyCell::new(|| bounded(inputs, question, parts));
     for clusters in least..=most {
-        let sum: u64 = parts[..clusters as usize]
-            .iter()
-            .map(|part| u64::from(part.pods))
-            .sum();
-        if sum < u64::from(count) {
-            continue;
-        }
-        let options = allowed(inputs, placement, &parts[..able], clusters as usize, count)
-            .into_iter()
-            .filter_map(|choice| divide_led(inputs, question, choice, &mut leaders))
-            .collect();
-        match mixed::first_within_bounds(inputs, question.gang, question.overlay, options) {
+        let clusters = clusters as usize;
+        let next = match best_over(inputs, question, parts, clusters, &mut leaders) {
             Ok(found) => return Ok(found),
-            Err(next) => why = next.map_or(why.clone(), |next| why.or(next)),
+            Err(next) => next,
+        };
+        if let Some(next) = next {
+            let within = best_over(inputs, question, &bounded, clusters, &mut leaders);
+            if let Ok(found) = within {
+                return Ok(found);
+            }
+            why = why.or(next);
         }
     }
     Err(why)
+}
+
+/// The same parts, each with no more pods than its bounds allow.
+fn bounded(inputs: Inputs<'_>, question: &SplitQuestion<'_>, parts: &[Part]) -> Vec<Part> {
+    let parts = parts.iter().map(|part| Part {
+        pods: within_bounds(inputs, question, *part),
+        ..*part
+    });
+    let mut parts: Vec<Part> = parts.collect();
+    sort(&mut parts);
+    parts
+}
+
+/// The best over so many clusters; else the bound that the closest choice exceeds, if there is any.
+fn best_over(
+    inputs: Inputs<'_>,
+    question: &SplitQuestion<'_>,
+    parts: &[Part],
+    clusters: usize,
+    leaders: &mut usize,
+) -> Result<(Vec<Share>, i128), Option<NoPlan>> {
+    let demand = &question.gang.shape.demand;
+    let count = demand.roles[question.main].count;
+    let able = parts.iter().take_while(|part| part.pods > 0).count();
+    let largest = parts[..able].iter().take(clusters);
+    let sum: u64 = largest.map(|part| u64::from(part.pods)).sum();
+    if able < clusters || sum < u64::from(count) {
+        return Err(None);
+    }
+    let choices = allowed(inputs, &demand.placement, &parts[..able], clusters, count).into_iter();
+    let options = choices.filter_map(|choice| divide_led(inputs, question, choice, leaders));
+    let options = options.collect();
+    mixed::first_within_bounds(inputs, question.gang, question.overlay, options)
 }
 
 /// The same led by the first of these clusters that takes what exists once, as long as there

@@ -135,6 +135,21 @@ fn parts_stay_within_the_bounds_of_each_cluster() {
 }
 
 #[test]
+fn parts_within_bounds_come_before_more_clusters() {
+    let mut world = world(&[("a", 4), ("b", 6), ("c", 2)]);
+    let mut bounded = policy("q");
+    bounded.pools = vec![
+        bound("gpu", Some(&["a"]), "gpu 16"),
+        bound("gpu", Some(&["b"]), "gpu 16"),
+    ];
+    world.policy(bounded);
+    // Two clusters filled as far as they can be exceed a bound, and three would not.
+    submit(&mut world, "six", split(Split::Allowed, pods(6, "gpu 4")));
+    let decided = world.decide();
+    assert_eq!(decided.matches('(').count(), 2, "{decided}");
+}
+
+#[test]
 fn parts_are_near_each_other_by_weight() {
     let mut world = world(&[("a", 2), ("b", 2), ("c", 2)]);
     told(&mut world, "a", |fact| fact.region = "north".to_owned());
