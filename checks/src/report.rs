@@ -102,7 +102,11 @@ impl CheckReport {
             );
         }
         if self.findings.is_empty() {
-            text += "no findings\n";
+            text += "no findings";
+            text += &match self.unchecked.len() {
+                0 => "\n".to_owned(),
+                count => format!("; not checked: {count}\n"),
+            };
         }
         for skipped in self.unchecked.iter().filter(|_| rest) {
             let _ = writeln!(

@@ -37,7 +37,7 @@ pub(crate) async fn ensure_stopped(client: &Client) -> anyhow::Result<()> {
         if runs {
             bail!(
                 "Muster still runs: {holder} holds Lease {SYSTEM_NAMESPACE}/{name}. Stop every process of Muster first \
-                 (kubectl scale deployment muster --replicas=0, where it runs); a process that was killed holds its \
+                 (kubectl -n muster scale deployment muster --replicas=0, where it runs); a process that was killed holds its \
                  Lease for 15 s"
             );
         }

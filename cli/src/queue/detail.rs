@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_queue_is_shown_by_resource_cluster_and_pool() {
         insta::assert_snapshot!(render(&vision()), @r"
-        Queue   vision  (Open, parent research, weight 2)
+        Queue   vision  (Closed, parent research, weight 2)
         Jobs    2 queued, 1 admitted, 2 running, 0 ending, 5 finished
         Next    vision/resnet-job: WaitingForQuota
                 needs nvidia.com/gpu 16; queue vision may use 32 and has 24 charged: short by 8

@@ -100,16 +100,16 @@ mod tests {
         let queues = [vision(), fresh()];
         insta::assert_snapshot!(render(&queues, false, true, now), @r"
         NAME     PARENT     STATE    GPUS     PENDING   JOBS     HEAD                REASON            AGE
-        vision   research   Open     24/32    16        3R/2Q    vision/resnet-job   WaitingForQuota   26h
+        vision   research   Closed   24/32    16        3R/2Q    vision/resnet-job   WaitingForQuota   26h
         fresh    <none>     <none>   <none>   <none>    <none>   <none>              <none>            <unknown>
         ");
         insta::assert_snapshot!(render(&queues, true, true, now), @r"
         NAME     PARENT     STATE    GPUS     CPU      PENDING   JOBS     ORDERING   HEAD                REASON            AGE         MESSAGE
-        vision   research   Open     24/32    64       16        3R/2Q    Backfill   vision/resnet-job   WaitingForQuota   26h         needs nvidia.com/gpu 16; queue vision may use 32 and has 24 charged: short by 8
+        vision   research   Closed   24/32    64       16        3R/2Q    Backfill   vision/resnet-job   WaitingForQuota   26h         needs nvidia.com/gpu 16; queue vision may use 32 and has 24 charged: short by 8
         fresh    <none>     <none>   <none>   <none>   <none>    <none>   <none>     <none>              <none>            <unknown>   <none>
         ");
         insta::assert_snapshot!(render(&queues, false, false, now), @r"
-        vision   research   Open     24/32    16       3R/2Q    vision/resnet-job   WaitingForQuota   26h
+        vision   research   Closed   24/32    16       3R/2Q    vision/resnet-job   WaitingForQuota   26h
         fresh    <none>     <none>   <none>   <none>   <none>   <none>              <none>            <unknown>
         ");
         insta::assert_snapshot!(render(&[], false, true, now), @"No queues found");

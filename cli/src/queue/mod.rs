@@ -11,7 +11,7 @@ use crate::args::{Format, QueueCommand};
 use crate::connect::{self, LIMIT, plain};
 use crate::output;
 use anyhow::{Result, anyhow, bail};
-use crds::capacity_policy::CapacityPolicy;
+use crds::capacity_policy::{CapacityPolicy, condition_type};
 use crds::queue::Queue;
 use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
@@ -124,8 +124,16 @@ impl Shown {
         self.queue.as_ref().map(parent).unwrap_or_default()
     }
 
-    /// Volcano leaves it empty until its controller has seen the queue, which is then open.
+    /// Returns whether the queue takes jobs, and if not, why in a word. Volcano leaves its state empty until its
+    /// controller has seen the queue, which is then open.
     fn state(&self) -> String {
+        let status = self.policy.status.iter();
+        let mut said = status.flat_map(|status| &status.conditions);
+        let closed = said.find(|said| said.type_ == condition_type::OPEN && said.status == "False");
+        if let Some(closed) = closed {
+            let why = closed.reason.as_str();
+            return why.strip_prefix("Queue").unwrap_or(why).to_owned();
+        }
         let state = |queue: &Queue| {
             queue
                 .status

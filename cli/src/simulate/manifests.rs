@@ -19,10 +19,36 @@ pub(super) enum QueueEdit {
     Policy(Box<CapacityPolicy>),
 }
 
-/// Returns the workloads in files. Those without a namespace are in `namespace`.
-pub(super) fn jobs(files: &[PathBuf], namespace: &str) -> Result<Vec<LiveChange>> {
-    let mut jobs = Vec::new();
-    for (file, value) in documents(files)? {
+/// Returns the workloads in files, and a note for each other object there, which is left out. Workloads without a
+/// namespace are in `namespace`.
+///
+/// # Errors
+/// Returns an error if a file cannot be read, or the files have no workload.
+pub(super) fn jobs(files: &[PathBuf], namespace: &str) -> Result<(Vec<LiveChange>, Vec<String>)> {
+    match files {
+        [] => Ok((Vec::new(), Vec::new())),
+        files => workloads(documents(files)?, namespace),
+    }
+}
+
+fn workloads(
+    documents: Vec<(PathBuf, Value)>,
+    namespace: &str,
+) -> Result<(Vec<LiveChange>, Vec<String>)> {
+    let (mut jobs, mut notes) = (Vec::new(), Vec::new());
+    for (file, value) in documents {
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        // One without either is an error that names what it lacks.
+        let is_whole = !version.is_empty() && !kind.is_empty();
+        if is_whole && !workload::may_start_pods(&version, &kind) {
+            let name = value["metadata"]["name"].as_str().unwrap_or_default();
+            notes.push(format!(
+                "{kind} {name} of {} is left out: no workload",
+                file.display()
+            ));
+            continue;
+        }
         let mut object: DynamicObject = read(value, &file)?;
         let of = object.metadata.namespace.get_or_insert_default();
         if of.is_empty() {
@@ -30,7 +56,15 @@ pub(super) fn jobs(files: &[PathBuf], namespace: &str) -> Result<Vec<LiveChange>
         }
         jobs.push(LiveChange::Job(Box::new(object)));
     }
-    Ok(jobs)
+    ensure!(
+        !jobs.is_empty(),
+        "--job: the files have no workload that is queued{}",
+        notes
+            .iter()
+            .map(|note| format!("; {note}"))
+            .collect::<String>()
+    );
+    Ok((jobs, notes))
 }
 
 /// Returns the Queues and CapacityPolicies in files.
@@ -178,6 +212,25 @@ mod tests {
             Ok(Err(error)) => format!("{error:#}"),
             Err(error) => error,
         }
+    }
+
+    #[test]
+    fn what_is_no_workload_is_left_out_with_a_note() {
+        let told = |objects: &[Value]| {
+            let file = PathBuf::from("job.yaml");
+            let objects = objects.iter().map(|object| (file.clone(), object.clone()));
+            let read = workloads(objects.collect(), "team");
+            let named = read.map(|(jobs, notes)| format!("{} jobs, {notes:?}", jobs.len()));
+            named.unwrap_or_else(|error| format!("{error:#}"))
+        };
+        let object = |version: &str, kind: &str| json!({"apiVersion": version, "kind": kind, "metadata": {"name": "render"}});
+        let (map, job) = (object("v1", "ConfigMap"), object("batch/v1", "Job"));
+        let all = [told(&[map.clone(), job]), told(&[map]), told(&[])].join("\n");
+        insta::assert_snapshot!(all, @r#"
+        1 jobs, ["ConfigMap render of job.yaml is left out: no workload"]
+        --job: the files have no workload that is queued; ConfigMap render of job.yaml is left out: no workload
+        --job: the files have no workload that is queued
+        "#);
     }
 
     #[test]

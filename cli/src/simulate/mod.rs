@@ -25,10 +25,10 @@ pub(crate) async fn run(
     let timeout = Duration::from_secs(connection.request_timeout.into());
     let args = &command.changes;
     // Which namespaces may use which queues is asked for jobs that are submitted, so these are known before.
-    let jobs = manifests::jobs(&args.job, client.default_namespace())?;
+    let (jobs, left_out) = manifests::jobs(&args.job, client.default_namespace())?;
     let edits = manifests::queues(&args.filename)?;
     let simulation = simulated(args, jobs, edits, &client, timeout).await?;
-    for note in &simulation.notes {
+    for note in left_out.iter().chain(&simulation.notes) {
         eprintln!("note: {note}");
     }
     let format = command.output.format;
