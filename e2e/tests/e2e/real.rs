@@ -68,9 +68,15 @@ fn spec() -> TestbedSpec {
     }
 }
 
+/// The start deadline, in seconds, of jobs that start, however much the machine has to do.
+const AMPLE: u32 = 150;
+/// That of jobs that cannot start; a kubelet has told why by then.
+const SHORT: u32 = 60;
+
 impl Case {
-    /// Creates the queue of a story about pods that need only CPUs. Its jobs go to the real nodes first.
-    async fn real_queue(&self) -> anyhow::Result<()> {
+    /// Creates the queue of a story about pods that need only CPUs. Its jobs go to the real nodes first, and have so
+    /// many seconds to start.
+    async fn real_queue(&self, start_deadline: u32) -> anyhow::Result<()> {
         self.holds_nothing("its pods need no devices");
         let queue = json!({
             "metadata": {"name": self.name},
@@ -78,7 +84,7 @@ impl Case {
         });
         self.cluster_object(QUEUE, &queue).await?;
         let policy = json!({"spec": {"placement": {
-            "preferredClusters": [REAL], "startDeadlineSeconds": 15,
+            "preferredClusters": [REAL], "startDeadlineSeconds": start_deadline,
         }}});
         self.capacity_policy(policy).await
     }
@@ -181,7 +187,7 @@ fn not_on(node: &str) -> Value {
 
 /// Two pods say where they run, and end when a command in them says so.
 async fn output_and_exec(case: &Case) -> anyhow::Result<()> {
-    case.real_queue().await?;
+    case.real_queue(AMPLE).await?;
     let script = "echo rank $JOB_COMPLETION_INDEX on $HOSTNAME; until [ -f /tmp/end ]; do sleep 0.1; done; echo ends";
     let job = case.submit(&case.script("prints", 2, script)).await?;
     case.running(&job).await?;
@@ -204,7 +210,7 @@ async fn output_and_exec(case: &Case) -> anyhow::Result<()> {
 
 /// A program fails with an exit code of its own.
 async fn exit_code(case: &Case) -> anyhow::Result<()> {
-    case.real_queue().await?;
+    case.real_queue(AMPLE).await?;
     let job = case
         .submit(&case.script("fails", 1, "echo no data >&2; exit 42"))
         .await?;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testbed::DeviceOffer;
 use testbed::tools::BUSYBOX_IMAGE;
 
-use super::{GPUS, REAL, not_on};
+use super::{AMPLE, GPUS, REAL, not_on};
 use crate::case::Case;
 use crate::job::{Job, record};
 
@@ -57,7 +57,7 @@ async fn runs_again(case: &Case, job: &Job) -> anyhow::Result<()> {
 pub(super) async fn given_refused_and_lost(case: &Case) -> anyhow::Result<()> {
     case.queue(16).await?;
     let policy = json!({"spec": {"placement": {
-        "preferredClusters": [REAL], "startDeadlineSeconds": 15, "recoveryDeadlineSeconds": 5,
+        "preferredClusters": [REAL], "startDeadlineSeconds": AMPLE, "recoveryDeadlineSeconds": 5,
     }}});
     case.capacity_policy(policy).await?;
     let testbed = &case.plane.testbed;

@@ -6,7 +6,7 @@ use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 use testbed::NodeProcess;
 
-use super::{REAL, REGISTRY, SIMULATED, not_on};
+use super::{AMPLE, REAL, REGISTRY, SHORT, SIMULATED, not_on};
 use crate::case::{A_WHILE, Case, SOON};
 use crate::job::{Job, clusters, record};
 
@@ -39,7 +39,7 @@ async fn held(case: &Case, job: &Job, reasons: &[&str], text: &str) -> anyhow::R
 
 /// The registry answers that it does not have the image.
 pub(super) async fn no_such_image(case: &Case) -> anyhow::Result<()> {
-    case.real_queue().await?;
+    case.real_queue(SHORT).await?;
     let mut template = case.script("pulls", 1, FOR_EVER);
     template["spec"]["template"]["spec"]["containers"][0]["image"] =
         json!(format!("127.0.0.1:{}/train:1", registry_port(case)?));
@@ -62,7 +62,7 @@ fn registry_port(case: &Case) -> anyhow::Result<u16> {
 
 /// No registry answers: the job is tried in the other cluster.
 pub(super) async fn registry_unreachable(case: &Case) -> anyhow::Result<()> {
-    case.real_queue().await?;
+    case.real_queue(SHORT).await?;
     let mut template = case.script("pulls", 1, FOR_EVER);
     let nobody = testbed::free_port()?;
     template["spec"]["template"]["spec"]["containers"][0]["image"] =
@@ -79,7 +79,7 @@ pub(super) async fn registry_unreachable(case: &Case) -> anyhow::Result<()> {
 
 /// A ConfigMap that the container needs does not exist.
 pub(super) async fn no_such_config(case: &Case) -> anyhow::Result<()> {
-    case.real_queue().await?;
+    case.real_queue(SHORT).await?;
     let mut template = case.script("reads", 1, FOR_EVER);
     template["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
         json!([{"configMapRef": {"name": "settings"}}]);
@@ -95,7 +95,7 @@ pub(super) async fn no_such_config(case: &Case) -> anyhow::Result<()> {
 
 /// A program takes more memory than its limit.
 pub(super) async fn out_of_memory(case: &Case) -> anyhow::Result<()> {
-    case.real_queue().await?;
+    case.real_queue(AMPLE).await?;
     let mut template = case.script("grows", 1, "tail /dev/zero");
     template["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] =
         json!({"memory": "16Mi"});
@@ -155,7 +155,7 @@ async fn is_charged(case: &Case, cpu: &str) -> anyhow::Result<()> {
 /// A kubelet stops. Its node is not Ready after a while, and the job runs elsewhere; its queue is charged too for the
 /// pod that may still run. When the kubelet is back, it ends that.
 pub(super) async fn kubelet_stopped(case: &Case) -> anyhow::Result<()> {
-    case.real_queue().await?;
+    case.real_queue(AMPLE).await?;
     let policy = json!({"spec": {"placement": {"recoveryDeadlineSeconds": 5}}});
     case.capacity_policy(policy).await?;
     let testbed = &case.plane.testbed;
