@@ -29,22 +29,17 @@ pub(crate) struct ScoredPart {
     effect: PackEffect,
 }
 
-/// Returns a way to place all, with its score.
-pub(crate) fn scored(
+/// Returns a way to place all on one cluster, with its score.
+pub(crate) fn scored_whole(
     inputs: Inputs<'_>,
     gang: GangRequest<'_>,
     overlay: &Overlay,
-    parts: Vec<(Place, Packing)>,
-    fitting: &[FittingPods],
-    spare: u64,
+    whole: (Place, Packing),
+    fitting: FittingPods,
     weights: &Weights<'_>,
 ) -> PlacementCandidate {
-    let parts = parts.into_iter().zip(fitting);
-    let parts = parts.map(|(part, fitting)| {
-        let scored = scored_part(inputs, gang, overlay, part, *fitting, weights);
-        Arc::new(scored)
-    });
-    scored_together(inputs, parts.collect(), spare, weights)
+    let part = scored_part(inputs, gang, overlay, whole, fitting, weights);
+    scored_together(inputs, vec![Arc::new(part)], 0, weights)
 }
 
 /// Returns a part on one cluster, with what it counts for.

@@ -63,16 +63,10 @@ pub(crate) fn mixed_within_bounds(
     for (place, fitting) in places {
         match mixed_on(inputs, gang, overlay, place) {
             Some(Ok(packing)) => {
-                let parts = vec![(place, packing)];
-                options.push(candidate::scored(
-                    inputs,
-                    gang,
-                    overlay,
-                    parts,
-                    &[fitting],
-                    0,
-                    weights,
-                ));
+                let whole = (place, packing);
+                let scored =
+                    candidate::scored_whole(inputs, gang, overlay, whole, fitting, weights);
+                options.push(scored);
             }
             Some(Err(why)) => short = Some(NoPlan::worse(short, why)),
             None => {}

@@ -209,16 +209,10 @@ fn options_on(
         match lack_of(inputs, gang, cluster, &packing, overlay) {
             Some(found) => lack = Some(found),
             None => {
-                let parts = vec![(place, packing)];
-                options.push(candidate::scored(
-                    inputs,
-                    gang,
-                    overlay,
-                    parts,
-                    &[fitting],
-                    0,
-                    weights,
-                ));
+                let whole = (place, packing);
+                let scored =
+                    candidate::scored_whole(inputs, gang, overlay, whole, fitting, weights);
+                options.push(scored);
             }
         }
     }

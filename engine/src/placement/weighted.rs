@@ -14,6 +14,7 @@ use crate::placement::{candidate, mixed, spread};
 use crate::state::Inputs;
 use facts::{ClusterFact, Division, Role, Share};
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 /// The most clusters that are considered.
 const COUNTED: usize = 64;
@@ -78,8 +79,11 @@ pub(crate) fn as_wished(
     {
         return None;
     }
-    let fitting: Vec<FittingPods> = used().map(|(site, _)| site.fitting).collect();
-    let option = candidate::scored(inputs, gang, overlay, parts, &fitting, 0, weights);
+    let parts = used().zip(parts).map(|((site, _), part)| {
+        let scored = candidate::scored_part(inputs, gang, overlay, part, site.fitting, weights);
+        Arc::new(scored)
+    });
+    let option = candidate::scored_together(inputs, parts.collect(), 0, weights);
     mixed::first_within_bounds(inputs, gang, overlay, vec![option]).ok()
 }
 

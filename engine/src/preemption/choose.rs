@@ -101,10 +101,8 @@ impl<'a> Search<'a> {
         // Only what may be reclaimed from other queues depends on where the job would go, and only by bounds on
         // pools. To free thousands of candidates for nothing else is most of a search.
         let by_pools = reclaims && self.inputs.quota.bounds_pools(self.request.queue);
-        self.note_missing(by_pools && self.is_partial);
-        if self.misses.get() {
-            return None;
-        }
+        // Whether that is enough depends on all candidates: none may be left out.
+        debug_assert!(!(by_pools && self.is_partial));
         let pools = if by_pools {
             pools_of(&without_all()?)
         } else {
