@@ -92,6 +92,13 @@ pub(crate) fn record(binding: &Value) -> Value {
         .unwrap_or_default()
 }
 
+/// Returns true if a PodGroup gives this reason, with this text in its message.
+pub(crate) fn says(group: &Value, reason: &str, text: &str) -> bool {
+    let federation = &group["status"]["federation"];
+    let message = federation["message"].as_str().unwrap_or_default();
+    federation["reason"] == reason && message.contains(text)
+}
+
 /// Returns a condition of a PodGroup by its type; null if there is none.
 pub(crate) fn condition<'a>(pod_group: &'a Value, type_: &str) -> &'a Value {
     let conditions = pod_group["status"]["conditions"].as_array();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 use crate::case::{A_WHILE, Case};
-use crate::job::{clusters, record};
+use crate::job::{clusters, record, says};
 use crate::story::managed;
 
 /// More than a scheduler has to bind pods.
@@ -31,13 +31,6 @@ async fn queue_and_nodes(case: &Case) -> anyhow::Result<()> {
     case.nodes("member1", 1).await?;
     case.nodes("member2", 1).await?;
     Ok(())
-}
-
-/// Returns whether a PodGroup gives this reason, with this text in its message.
-fn says(group: &Value, reason: &str, text: &str) -> bool {
-    let federation = &group["status"]["federation"];
-    let message = federation["message"].as_str().unwrap_or_default();
-    federation["reason"] == reason && message.contains(text)
 }
 
 /// The image does not exist: the job gives its GPUs back at the start deadline, and runs once its template is

@@ -8,17 +8,10 @@ use testbed::NodeProcess;
 
 use super::{AMPLE, REAL, REGISTRY, SHORT, SIMULATED, not_on};
 use crate::case::{A_WHILE, Case, SOON};
-use crate::job::{Job, clusters, record};
+use crate::job::{Job, clusters, record, says};
 
 /// Never ends.
 const FOR_EVER: &str = "sleep 1000000";
-
-/// Returns whether a PodGroup gives this reason, with this text in its message.
-fn says(group: &Value, reason: &str, text: &str) -> bool {
-    let federation = &group["status"]["federation"];
-    let message = federation["message"].as_str().unwrap_or_default();
-    federation["reason"] == reason && message.contains(text)
-}
 
 /// Waits until a job names what keeps its pod, in the words of one of these reasons, and then until it is held with a
 /// message that has this text.
