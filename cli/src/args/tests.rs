@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
+use clap::CommandFactory;
 
 #[test]
 fn the_flags_do_not_contradict_each_other() {
