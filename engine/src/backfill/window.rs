@@ -57,11 +57,31 @@ pub(crate) fn of_queue<'a>(inputs: Inputs<'a>, queue: &'a QueueName) -> Reservat
 /// One that is out of the window only since a reservation may be possible for a job ahead of it keeps its own until
 /// that is known: otherwise jobs of several queues could take the slot of a reservation from each other in a circle.
 pub(crate) fn surplus(inputs: Inputs<'_>, queue: &QueueName) -> Vec<JobKey> {
+    surplus_of(inputs, queue, inputs.reservations.holders_in(queue))
+}
+
+/// The same if one more job of the queue had a reservation, which is not among them.
+pub(crate) fn surplus_beside(
+    inputs: Inputs<'_>,
+    queue: &QueueName,
+    planned: &QueueOrder,
+) -> Vec<JobKey> {
+    let others = inputs.reservations.holders_in(queue);
+    let others = others.filter(|rank| *rank != planned);
+    let mut surplus = surplus_of(inputs, queue, others.chain([planned]));
+    surplus.retain(|key| *key != planned.key);
+    surplus
+}
+
+fn surplus_of<'a>(
+    inputs: Inputs<'a>,
+    queue: &QueueName,
+    holders: impl Iterator<Item = &'a QueueOrder>,
+) -> Vec<JobKey> {
     let most = holders_allowed(inputs, queue);
     let Some(pending_queue) = inputs.pending.queues.pending_queue(queue) else {
         return Vec::new();
     };
-    let holders = inputs.reservations.holders_in(queue);
     let holders = holders.filter(|rank| !withheld::has_pending_evictions(inputs, &rank.key));
     let mut holders: Vec<&QueueOrder> = holders.collect();
     holders.sort_by_key(|rank| pending_queue.turn(rank));

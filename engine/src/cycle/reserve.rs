@@ -65,8 +65,8 @@ pub(crate) fn reserve_for(
         };
         let mut planned = plan(engine);
         plans += 1;
-        // Jobs behind the window lose theirs only to one that is possible.
-        if planned.is_some() && gives && drop_beyond(engine, request.queue, &front) {
+        // Jobs behind it lose theirs only to one that is possible, and beside which they may have none.
+        if planned.is_some() && gives && drop_for(engine, request.queue, rank) {
             planned = plan(engine);
             plans += 1;
         }
@@ -256,15 +256,10 @@ pub(crate) fn drop_surplus(engine: &mut Engine, request: Request<'_>) -> bool {
     drop_all(engine, &surplus)
 }
 
-/// Drops the reservations of jobs of a queue that are not in its reservation window. Whether there were any.
-fn drop_beyond(engine: &mut Engine, queue: &QueueName, front: &BTreeSet<QueueOrder>) -> bool {
-    let inputs = engine.inputs();
-    let holders = inputs.reservations.holders_in(queue);
-    let behind = holders.filter(|rank| !front.contains(rank));
-    let behind = behind.map(|rank| &rank.key);
-    let behind = behind.filter(|key| !withheld::has_pending_evictions(inputs, key));
-    let behind: Vec<JobKey> = behind.cloned().collect();
-    drop_all(engine, &behind)
+/// Drops the reservations of jobs of a queue that may have none any more beside one of this job. Whether there are any.
+fn drop_for(engine: &mut Engine, queue: &QueueName, rank: &QueueOrder) -> bool {
+    let surplus = window::surplus_beside(engine.inputs(), queue, rank);
+    drop_all(engine, &surplus)
 }
 
 /// Drops the reservations of these jobs. Whether there are any.
