@@ -244,15 +244,16 @@ fn evaluate_knowing(engine: &mut Engine, request: Request<'_>, id: ShapeId) -> V
         return verdict;
     }
     let mut could = true;
-    let asks = matches!(gate, Gate::Quota(..)) && !request.shape.demand.elastic;
-    if asks
+    let least = crate::jobs::elastic::smallest(request.shape);
+    let least = least.as_ref().unwrap_or(request.shape);
+    if matches!(gate, Gate::Quota(..))
         && engine
             .pending
             .shapes
             .fits_empty_fleet(request.shape)
             .is_none()
     {
-        could = empty::fits_empty_fleet(engine.inputs(), request.shape, &BTreeSet::new());
+        could = empty::fits_empty_fleet(engine.inputs(), least, &BTreeSet::new());
         engine.pending.shapes.note_fits_empty_fleet(id, could);
     }
     let bounded = engine.quota.bounds_pools(request.queue);
@@ -264,12 +265,7 @@ fn evaluate_knowing(engine: &mut Engine, request: Request<'_>, id: ShapeId) -> V
             .let_by(request.shape, request.queue)
             .is_none()
     {
-        let least = crate::jobs::elastic::smallest(request.shape);
-        could = empty::fits_capability(
-            engine.inputs(),
-            request.queue,
-            least.as_ref().unwrap_or(request.shape),
-        );
+        could = empty::fits_capability(engine.inputs(), request.queue, least);
         engine.pending.shapes.note_let_by(id, request.queue, could);
     }
     if could {

@@ -25,7 +25,7 @@ pub(crate) struct GrowsLike {
 
 /// Evaluates a pending job: at full size, else at the largest size that can be admitted.
 pub(crate) fn evaluate(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
-    let full = verdict::evaluate_at_size(inputs, request);
+    let full = verdict::evaluate_at_size(inputs, request, request.shape);
     let Some(sizes) = Sizes::of(&request.shape.demand) else {
         return full;
     };
@@ -35,12 +35,7 @@ pub(crate) fn evaluate(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
     let evaluated = |beyond: u32| {
         let shape = &request.shape.resized(sizes.at(beyond))?;
         let sized = Request { shape, ..request };
-        // Whether its bounds could ever admit it is known of the gang, not of each size.
-        if inputs.pending.shapes.let_by(request.shape, request.queue) == Some(false) {
-            let block = verdict::block_by_bounds(inputs, sized);
-            return Some(Verdict::Blocked(Box::new(block)));
-        }
-        Some(verdict::evaluate_at_size(inputs, sized))
+        Some(verdict::evaluate_at_size(inputs, sized, request.shape))
     };
     let least = match evaluated(sizes.least) {
         Some(Verdict::Go(shares)) => shares,

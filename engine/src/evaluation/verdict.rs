@@ -13,6 +13,7 @@ use crate::evaluation::words;
 use crate::overlay::Overlay;
 use crate::pending::inadmissible::{QueueNeed, RequeueCondition};
 use crate::pending::infeasible::Infeasible;
+use crate::pending::shapes::RequestShape;
 use crate::placement::plan::{ClusterLack, NoPlan};
 use crate::placement::request::{Block, Gate, Request, Verdict};
 use crate::placement::{eligible, empty, plan, request};
@@ -21,17 +22,26 @@ use crate::state::Inputs;
 use facts::{JobKey, Reason, Share};
 use std::collections::BTreeSet;
 
-/// Evaluates a pending job at the size of its request.
-pub(crate) fn evaluate_at_size(inputs: Inputs<'_>, request: Request<'_>) -> Verdict {
+/// Evaluates a pending job at the size of its request, which is a size of `gang`: it is known of the whole gang whether
+/// it could ever be admitted, not of each size.
+pub(crate) fn evaluate_at_size(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    gang: &RequestShape,
+) -> Verdict {
     cost::evaluation();
-    match try_plan(inputs, request) {
+    match try_plan(inputs, request, gang) {
         Ok(shares) => Verdict::Go(shares),
         Err(block) => Verdict::Blocked(block),
     }
 }
 
 /// The plan with which a job may be admitted, or what blocks it.
-fn try_plan(inputs: Inputs<'_>, request: Request<'_>) -> Result<Vec<Share>, Box<Block>> {
+fn try_plan(
+    inputs: Inputs<'_>,
+    request: Request<'_>,
+    gang: &RequestShape,
+) -> Result<Vec<Share>, Box<Block>> {
     let (queue, shape) = (request.queue, request.shape);
     if let Some((position, limit)) = request::over_pending_limit(inputs, queue, request.rank) {
         let reached = LimitReached::pending(queue, limit, position);
@@ -39,15 +49,15 @@ fn try_plan(inputs: Inputs<'_>, request: Request<'_>) -> Result<Vec<Share>, Box<
     }
     let limits = inputs.quota.check_limits(request.owned(inputs), &[]);
     limits.map_err(block_by_limit)?;
-    if inputs.pending.shapes.let_by(shape, queue) == Some(false) {
+    if inputs.pending.shapes.let_by(gang, queue) == Some(false) {
         return Err(Box::new(block_by_bounds(inputs, request)));
     }
     let spares = spare::binding(inputs, request);
     let now = Overlay::default().with_spares(inputs, request);
     if let Err(short) = inputs.quota.check_total(queue, &shape.total, &now) {
         // A job that could never start must not wait for headroom: the plan below says why.
-        let never = inputs.pending.shapes.fits_empty_fleet(shape) == Some(false);
-        if short.never() || shape.demand.elastic || !never {
+        let never = inputs.pending.shapes.fits_empty_fleet(gang) == Some(false);
+        if short.never() || !never {
             let short = Box::new(short);
             let block = block_by_quota(inputs, request, short, None);
             return Err(Box::new(beside_spares(block, &spares)));
@@ -105,7 +115,7 @@ pub(crate) fn passes(inputs: Inputs<'_>, request: Request<'_>, overlay: Overlay)
 }
 
 /// The block of a job whose every plan breaks a bound on pools, whatever is charged.
-pub(crate) fn block_by_bounds(inputs: Inputs<'_>, request: Request<'_>) -> Block {
+fn block_by_bounds(inputs: Inputs<'_>, request: Request<'_>) -> Block {
     let message = request.words(|| {
         format!(
             "needs {}; no nodes of the fleet would take it within what queue {} and \

@@ -88,3 +88,52 @@ fn an_elastic_owner_moves_where_its_smallest_size_starts_sooner() {
         ],
     );
 }
+
+/// An elastic gang was asked once whether it fits the empty fleet, and once not, since its queue had no quota left.
+#[test]
+fn an_elastic_gang_that_exceeds_the_fleet_reserves_no_quota() {
+    tell(
+        5,
+        Size::Small,
+        vec![
+            Wide::InnerReclaimable(0, false),
+            dressed(job(44, 0, (1, 0), Kind::Plain, 0), 1, &[]),
+            Wide::Submit(Dressed {
+                told: job(12, 1, (1, 5), Kind::Elastic, 0),
+                cpus: 1,
+                node: Some(0),
+                tolerates_node: false,
+                tolerates_cluster: false,
+                clusters: vec![],
+                excluded: false,
+                max_clusters: None,
+                prefers: false,
+            }),
+            Wide::Old(Step::Finish(0)),
+            Wide::Old(Step::Node {
+                cluster: 1,
+                node: 20,
+                gpus: 0,
+                usable: false,
+            }),
+            dressed(
+                Submitted {
+                    lasts: Some(1),
+                    ..job(13, 13, (2, 7), Kind::Plain, 0)
+                },
+                1,
+                &[],
+            ),
+            dressed(job(0, 0, (1, 0), Kind::Plain, 0), 1, &[]),
+            dressed(job(18, 0, (1, 0), Kind::Plain, 0), 1, &[]),
+            Wide::Old(Step::Finish(0)),
+            Wide::Old(Step::Finish(0)),
+            Wide::Old(Step::Obey),
+            Wide::Old(Step::Finish(0)),
+            Wide::Old(Step::Finish(0)),
+            dressed(job(26, 1, (2, 3), Kind::Plain, 0), 1, &[]),
+            dressed(job(15, 19, (1, 2), Kind::Plain, 0), 1, &[]),
+            Wide::Old(Step::Finish(0)),
+        ],
+    );
+}
