@@ -5,6 +5,7 @@ mod connection;
 mod jobs;
 mod output;
 mod places;
+mod pods;
 mod queue;
 mod simulate;
 
@@ -15,6 +16,7 @@ pub(crate) use output::{DryRun, Format, ListArgs, OutputArgs, WriteArgs};
 pub(crate) use places::{
     ClearNodesArgs, DrainCommand, NodesAct, NodesCommand, PoolsCommand, UndrainCommand,
 };
+pub(crate) use pods::PodChoice;
 pub(crate) use queue::QueueCommand;
 pub(crate) use simulate::{ChangeArgs, QueueField, SimulateCommand};
 

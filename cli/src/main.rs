@@ -25,6 +25,8 @@ mod jobs;
 mod live;
 mod nodes;
 mod output;
+#[expect(dead_code, reason = "the commands about pods follow")]
+mod pods;
 mod pools;
 mod queue;
 mod simulate;

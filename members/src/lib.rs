@@ -34,6 +34,7 @@ mod view;
 
 pub use matching::likely_job;
 pub use member_rules::RulesUpdate;
+pub use owners::PodJobs;
 pub use verdict::ViewHealth;
 
 use crds::karmada::Cluster;

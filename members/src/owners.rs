@@ -2,18 +2,20 @@
 //!
 //! One task for each connection takes the owners that a view asks about and climbs from a few at a time, by
 //! requests for metadata only. If a climb fails (not permitted, gone, no answer), the answer by names
-//! stays; an answer is never guessed here.
+//! stays; an answer is never guessed here. [`PodJobs`] climbs the same way for a client that asks about a few pods.
 
 use super::{CoordinatorMessage, Origin};
-use crate::matching::{Owner, applied_by, controller};
+use crate::matching::{Belongs, Owner, applied_by, belongs, controller};
 use backon::{ExponentialBuilder, Retryable};
 use facts::JobKey;
 use futures::StreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, ResourceExt};
 use runtime::client::{CallError, CallFault, with_deadline};
 use runtime::kinds::{KindCache, KindError};
+use std::collections::HashMap;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 /// Most climbs at a time, for each member.
 const CONCURRENT: usize = 8;
@@ -21,6 +23,46 @@ const CONCURRENT: usize = 8;
 const LIMIT: Duration = Duration::from_secs(5);
 /// Most owners above each other; a longer chain is a cycle.
 const MAX_HEIGHT: usize = 10;
+
+/// The jobs of a member's pods, for a client that lists pods and watches nothing. Each owner is asked for once.
+pub struct PodJobs {
+    kinds: KindCache,
+    /// The job of each owner by UID; `None` inside if the climb has failed.
+    owners: Mutex<HashMap<String, Option<Option<JobKey>>>>,
+}
+
+impl PodJobs {
+    /// Creates it for the member of `client`.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self {
+            kinds: KindCache::new(client),
+            owners: Mutex::default(),
+        }
+    }
+
+    /// Returns the job that `pod` belongs to. The names that the pod has suffice if `is_known` says that they name a
+    /// job; else its owners are asked for, and if they cannot be read the names count.
+    pub async fn of(&self, pod: &ObjectMeta, is_known: impl Fn(&JobKey) -> bool) -> Option<JobKey> {
+        let (owner, likely) = match belongs(pod) {
+            Belongs::Applied(job) => return Some(job),
+            Belongs::Owned { likely, .. } if is_known(&likely) => return Some(likely),
+            Belongs::Owned { owner, likely } => (owner, likely),
+            Belongs::Namespace(_) | Belongs::Nobody => return None,
+        };
+        // Locked during the climb, so that the pods of one owner ask once.
+        let mut owners = self.owners.lock().await;
+        let climbed = match owners.get(&owner.uid) {
+            Some(climbed) => climbed.clone(),
+            None => {
+                let climbed = climb(&self.kinds, &owner).await.ok();
+                owners.insert(owner.uid.clone(), climbed.clone());
+                climbed
+            }
+        };
+        climbed.unwrap_or(Some(likely))
+    }
+}
 
 /// Why a climb has no answer.
 #[derive(Debug, thiserror::Error)]

@@ -65,7 +65,7 @@ fn never_starts(spec: &Value) -> bool {
         .flatten()
         .filter_map(|g| g["name"].as_str());
     let mut names = names.into_iter();
-    names.any(|name| kinds::all().any(|kind| kind.stand_in_gate() == Some(name)))
+    names.any(kinds::is_stand_in)
 }
 
 impl Rendered {

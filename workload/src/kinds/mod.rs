@@ -185,6 +185,12 @@ pub fn is_known_kind(api_version: &str, kind: &str) -> bool {
     of(api_version, kind).is_some()
 }
 
+/// Returns true if a pod with this scheduling gate is a stand-in for one in another cluster, which never starts.
+#[must_use]
+pub fn is_stand_in(gate: &str) -> bool {
+    all().any(|kind| kind.stand_in_gate() == Some(gate))
+}
+
 /// Returns true if objects of this kind start pods, as far as its name says: the known kinds, and others
 /// whose size only their binding may have. Such an object is gated even if its size is unknown, because
 /// otherwise its pods would not be counted.
