@@ -16,7 +16,7 @@ pub(crate) use output::{DryRun, Format, ListArgs, OutputArgs, WriteArgs};
 pub(crate) use places::{
     ClearNodesArgs, DrainCommand, NodesAct, NodesCommand, PoolsCommand, UndrainCommand,
 };
-pub(crate) use pods::PodChoice;
+pub(crate) use pods::{EventsCommand, LogsCommand, PodChoice, PodsCommand};
 pub(crate) use queue::QueueCommand;
 pub(crate) use simulate::{ChangeArgs, QueueField, SimulateCommand};
 
@@ -55,6 +55,18 @@ pub(crate) enum CliCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Show the pods of a job in all of its clusters
+    ///
+    /// They are read through Karmada's cluster proxy with your own rights.
+    Pods(PodsCommand),
+    /// Print what the pods of a job write, merged by time
+    ///
+    /// They are read through Karmada's cluster proxy with your own rights.
+    Logs(LogsCommand),
+    /// Show the events of a job and of its pods in all of its clusters
+    ///
+    /// They are read through Karmada's cluster proxy with your own rights.
+    Events(EventsCommand),
     /// Show what would happen after a change, and do not make it
     ///
     /// It reads what Muster's leader reads, with your own rights, and decides as the leader does, once as things

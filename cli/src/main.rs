@@ -20,12 +20,13 @@ mod connect;
 #[cfg(test)]
 mod documented;
 mod drain;
+mod events;
 mod explain;
 mod jobs;
 mod live;
+mod logs;
 mod nodes;
 mod output;
-#[expect(dead_code, reason = "the commands about pods follow")]
 mod pods;
 mod pools;
 mod queue;
@@ -77,6 +78,9 @@ async fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Explain { job, live, output } => {
             explain::run(&job, live, &output, connection).await?
         }
+        CliCommand::Pods(command) => return pods::run(&command, &client().await?).await,
+        CliCommand::Logs(command) => return logs::run(&command, connection).await,
+        CliCommand::Events(command) => return events::run(&command, &client().await?).await,
         CliCommand::Simulate(command) => simulate::run(&command, connection).await?,
         CliCommand::Cancel(jobs) => return acts::run(JobAct::Cancel, jobs, connection).await,
         CliCommand::Hold(jobs) => return acts::run(JobAct::Hold, jobs, connection).await,

@@ -129,7 +129,7 @@ pub(crate) struct JobList {
 }
 
 /// Returns the PodGroups of the namespace, or of all.
-fn pod_groups(everywhere: bool, client: &Client) -> Api<DynamicObject> {
+pub(crate) fn pod_groups(everywhere: bool, client: &Client) -> Api<DynamicObject> {
     let kind = ApiResource::erase::<PodGroup>(&());
     match everywhere {
         true => Api::all_with(client.clone(), &kind),

@@ -46,6 +46,7 @@ impl PodChoice {
     ///
     /// # Errors
     /// Fails if there is none.
+    #[allow(dead_code, reason = "for the commands about one pod")]
     pub(crate) fn one<'a>(&self, found: &'a FoundPods) -> Result<&'a JobPod> {
         let chosen = self.of(found)?;
         let runs = chosen.iter().find(|pod| phase(&pod.pod) == "Running");

@@ -11,10 +11,12 @@
 mod choice;
 mod rank;
 mod refusal;
+mod status;
+mod table;
 
-#[expect(unused_imports, reason = "the commands about pods follow")]
 pub(crate) use choice::{container, containers, phase};
 pub(crate) use refusal::reason;
+pub(crate) use table::run;
 
 use crate::args::JobFilter;
 use crate::connect;
@@ -27,7 +29,7 @@ use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use members::PodJobs;
 use rank::TaskRanks;
-use runtime::client::CallError;
+use runtime::client::{CallError, with_deadline};
 use runtime::kinds::KindCache;
 use runtime::pages;
 use serde_json::Value;
@@ -149,6 +151,17 @@ impl JobPlace {
             owners: BTreeMap::new(),
             job,
         })
+    }
+
+    /// Reads the job again. Returns false if it is gone.
+    pub(crate) async fn refresh(&mut self, client: &Client) -> Result<bool> {
+        let api = jobs::pod_groups(false, client);
+        let read = with_deadline(api.get_opt(&self.job.object.name_any()), MEMBER_LIMIT).await;
+        let Some(object) = read.map_err(|error| anyhow::anyhow!("{}", error.message()))? else {
+            return Ok(false);
+        };
+        self.job = ListedJob::of(object)?;
+        Ok(true)
     }
 
     pub(crate) fn namespace(&self) -> String {
