@@ -9,7 +9,7 @@ mod wait_parts;
 mod watch;
 
 pub(crate) use labels::TemplateLabels;
-pub(crate) use named::choose;
+pub(crate) use named::{choose, is_not_found};
 pub(crate) use table::JobTable;
 pub(crate) use wait_parts::WaitParts;
 

@@ -4,6 +4,14 @@ use super::ListedJob;
 use anyhow::anyhow;
 use kube::ResourceExt;
 
+/// What the error about a job that is not found ends with.
+const NOT_FOUND: &str = "there is no PodGroup of it";
+
+/// Returns true for the error of [`choose`] about a job that is not found.
+pub(crate) fn is_not_found(error: &anyhow::Error) -> bool {
+    error.to_string().ends_with(NOT_FOUND)
+}
+
 /// Returns the jobs that `names` name, each once, and an error for each name of none or of several.
 /// `place` says where they were looked for.
 pub(crate) fn choose<'a>(
@@ -15,9 +23,7 @@ pub(crate) fn choose<'a>(
     for name in names {
         let named: Vec<&ListedJob> = jobs.iter().filter(|job| is_of(job, name)).collect();
         match named[..] {
-            [] => errors.push(anyhow!(
-                "job {name:?} not found in {place}: there is no PodGroup of it"
-            )),
+            [] => errors.push(anyhow!("job {name:?} not found in {place}: {NOT_FOUND}")),
             [job] if chosen.iter().any(|other| other.uid() == job.uid()) => {}
             [job] => chosen.push(job),
             _ => {

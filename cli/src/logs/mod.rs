@@ -16,6 +16,7 @@ mod source;
 
 use crate::args::{KubectlConnection, LogsCommand};
 use crate::connect;
+use crate::jobs;
 use crate::pods::{self, JobPlace, JobPod};
 use anyhow::Result;
 use kube::Client;
@@ -25,8 +26,13 @@ use source::{BUDGET, LogSource};
 use std::cell::RefCell;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
+
+/// How long a job that is followed may take to appear.
+const SUBMITTED_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs the command.
 pub(crate) async fn run(command: &LogsCommand, connection: &KubectlConnection) -> Result<ExitCode> {
@@ -34,10 +40,27 @@ pub(crate) async fn run(command: &LogsCommand, connection: &KubectlConnection) -
         true => connect::connect_to_watch(connection).await?,
         false => connect::connect(connection).await?,
     };
-    let place = JobPlace::of(&command.job, &client).await?;
     match command.follow {
-        true => follow::run(command, place, &client).await,
-        false => once(command, place, &client).await,
+        true => follow::run(command, submitted(&command.job, &client).await?, &client).await,
+        false => once(command, JobPlace::of(&command.job, &client).await?, &client).await,
+    }
+}
+
+/// Returns the job to follow. One that was submitted a moment ago has no PodGroup yet, and is waited for.
+async fn submitted(name: &str, client: &Client) -> Result<JobPlace> {
+    let end = Instant::now() + SUBMITTED_LIMIT;
+    let mut is_first = true;
+    loop {
+        match JobPlace::of(name, client).await {
+            Err(error) if jobs::is_not_found(&error) && Instant::now() < end => {
+                if std::mem::take(&mut is_first) {
+                    let limit = SUBMITTED_LIMIT.as_secs();
+                    eprintln!("note: {error}; waiting up to {limit} s for it");
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            outcome => return outcome,
+        }
     }
 }
 

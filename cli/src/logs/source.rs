@@ -269,20 +269,21 @@ impl Reading {
             self.run = Some((last, drained));
             return more;
         }
+        let mut lost = match run.restarts - last.restarts {
+            ..=1 => "",
+            _ => "; what it wrote in runs between is lost",
+        };
         if !drained {
             let params = LogParams {
                 previous: true,
                 ..self.source.params(&mut self.seen, false)
             };
-            if let Ok(AnswerEnd::Whole(rest)) = self.source.answer(&params, &mut self.seen).await {
-                self.rest = rest;
+            match self.source.answer(&params, &mut self.seen).await {
+                Ok(AnswerEnd::Whole(rest)) => self.rest = rest,
+                Ok(AnswerEnd::Lost(_)) | Err(_) => lost = "; the end of what it wrote may be lost",
             }
         }
         self.end().await;
-        let lost = match run.restarts - last.restarts {
-            ..=1 => "",
-            _ => "; what it wrote in runs between is lost",
-        };
         self.note(&format!("was started again ({}{lost})", run.before));
         true
     }
