@@ -25,14 +25,14 @@ pub(crate) struct MusterCli<'a> {
 }
 
 /// What a command printed.
-struct Printed {
-    code: Option<i32>,
-    out: String,
-    err: String,
+pub(crate) struct Printed {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Printed {
-    fn of(output: &Output) -> Self {
+    pub(crate) fn of(output: &Output) -> Self {
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         Self {
             code: output.status.code(),
@@ -56,7 +56,7 @@ impl<'a> MusterCli<'a> {
         }
     }
 
-    fn command(&self, line: &str) -> anyhow::Result<Command> {
+    pub(crate) fn command(&self, line: &str) -> anyhow::Result<Command> {
         let mut command = Command::new(muster::built("kubectl-muster")?);
         command
             .arg("--kubeconfig")
@@ -69,7 +69,7 @@ impl<'a> MusterCli<'a> {
         Ok(command)
     }
 
-    async fn run(&self, line: &str) -> anyhow::Result<Printed> {
+    pub(crate) async fn run(&self, line: &str) -> anyhow::Result<Printed> {
         Ok(Printed::of(&self.command(line)?.output().await?))
     }
 
@@ -107,7 +107,7 @@ impl<'a> MusterCli<'a> {
     }
 
     /// Runs a command that fails, and returns its standard error.
-    async fn fails(&self, line: &str, code: i32) -> anyhow::Result<String> {
+    pub(crate) async fn fails(&self, line: &str, code: i32) -> anyhow::Result<String> {
         let printed = self.run(line).await?;
         let failed = printed.code == Some(code);
         ensure!(

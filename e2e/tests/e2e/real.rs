@@ -8,6 +8,7 @@
 
 mod devices;
 mod faults;
+mod logs;
 
 use std::sync::OnceLock;
 
@@ -258,9 +259,14 @@ async fn side_by_side(plane: &'static Plane) -> anyhow::Result<()> {
         beside(plane, "realnode", faults::kubelet_stopped),
         beside(plane, "realdevices", devices::given_refused_and_lost),
         beside(plane, "realmemory", faults::out_of_memory),
+        beside(plane, "reallogs", logs::by_rank_and_merged),
+        beside(plane, "realrights", logs::with_the_rights_of_the_user),
+        beside(plane, "realrestarts", logs::followed_over_restarts),
+        beside(plane, "realevicted", logs::followed_over_an_eviction),
     );
     for end in [
-        ended.0, ended.1, ended.2, ended.3, ended.4, ended.5, ended.6, ended.7,
+        ended.0, ended.1, ended.2, ended.3, ended.4, ended.5, ended.6, ended.7, ended.8, ended.9,
+        ended.10, ended.11,
     ] {
         end?;
     }
