@@ -112,6 +112,12 @@ impl Engine {
         Some((released.admission.attempt, cause.reason, &cause.message))
     }
 
+    /// Until when a job that is being evicted will wait if its Works are gone at `at`; `None` without a back-off.
+    #[must_use]
+    pub fn requeued_until(&self, key: &JobKey, at: Time) -> Option<Time> {
+        self.jobs.requeued_until(key, at, &self.config)
+    }
+
     /// The nodes that a queue keeps as spare ones for its large gangs, and whether another job runs there meanwhile.
     #[must_use]
     pub fn spare_nodes(&self, queue: &QueueName) -> BTreeMap<(ClusterName, NodeName), bool> {

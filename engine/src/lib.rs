@@ -44,7 +44,7 @@ pub use forecast::starts::{FaredRange, StartForecasts, StartResult, WAIT_STAGES}
 pub use jobs::job::JobView;
 pub use report::advise::AdviceClass;
 pub use report::fleet::FleetView;
-pub use report::pods::PodsView;
+pub use report::pods::{PodsView, still_end};
 pub use state::{Changed, Engine};
 
 pub use decision::{Blocker, Decision, Decisions, Explanation, QueueUsage};

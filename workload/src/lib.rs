@@ -78,7 +78,8 @@ pub use member_rules::{
 pub use off_nodes::{changed_affinities, off_nodes, with_affinities};
 pub use outcome::{GangRules, Outcome, PodCounts, counts, outcome};
 pub use parts::{
-    PartsError, RenderedPart, attempt_of, mark, may_be_in_parts, parts, resized, whole_mark,
+    PartsError, RenderedPart, attempt_of, mark, may_be_forgotten, may_be_in_parts, parts, resized,
+    whole_mark,
 };
 pub use placement::{cluster_placement, divided, natively_divisible, not_followed, too_large};
 pub use pod_shape::{PodShape, pod_shapes};

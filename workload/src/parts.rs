@@ -104,6 +104,12 @@ pub fn may_be_in_parts(api: &str) -> bool {
     kinds::of_api(api).is_some_and(|kind| kind.part_fields().is_some())
 }
 
+/// Returns true if the operator of objects of `api` may forget the next one of a name for a while.
+#[must_use]
+pub fn may_be_forgotten(api: &str) -> bool {
+    kinds::of_api(api).is_some_and(|kind| kind.may_be_forgotten())
+}
+
 /// Returns what each cluster of `shares` gets of `template`, in order. `reach` says how pods of other
 /// clusters are reached, if known. Parts that are `resizable` may have fewer pods than the template, and
 /// receive nothing that depends on their size.

@@ -9,6 +9,7 @@ use crate::messages::job_event::JobEvent;
 use crate::metrics::{ControllerMetrics, EvictedPart};
 use crate::mirror::binding::{own_record, written_record};
 use crate::reconcile::JobPass;
+use crate::reconcile::ending_pods::former_pods_in;
 use crate::reconcile::out_of_service::left_in;
 use crate::reconcile::placed::rendezvous::reach;
 use crate::reconcile::placement_refused::note_refused;
@@ -127,6 +128,9 @@ fn record_for_preemptor(pass: &mut JobPass<'_>, preemptor: &JobKey, message: &st
 
 fn release(pass: &mut JobPass<'_>, admission: Admission, message: &str) {
     let key = pass.key;
+    if pass.in_flight.open.is_busy(pass.binding, pass.now) {
+        return withdraw(pass, admission.attempt);
+    }
     tracing::info!(
         job = %key,
         queue = %admission.queue,
@@ -135,11 +139,11 @@ fn release(pass: &mut JobPass<'_>, admission: Admission, message: &str) {
         message,
         "decision: release"
     );
-    if pass.in_flight.open.is_busy(pass.binding, pass.now) {
-        return withdraw(pass, admission.attempt);
-    }
     if let Some(left) = left_in(pass.mirror, pass.binding, &admission) {
         return refuse(pass, admission.attempt, &still_there(left));
+    }
+    if let Some((cluster, message)) = former_pods_in(pass, &admission) {
+        return refuse(pass, admission.attempt, &still_ending(cluster, message));
     }
     pass.out.metrics.admitted.inc();
     note_admission(pass, &admission);
@@ -160,8 +164,7 @@ fn note_admission(pass: &JobPass<'_>, admission: &Admission) {
     }
 }
 
-/// Drops a plan that was not handed over, since a write of the binding is open: of the record that it was
-/// queued again, as a rule. The attempt did not happen.
+/// Drops a plan that was not handed over, since a write of the binding is open. The attempt did not happen.
 fn withdraw(pass: &mut JobPass<'_>, attempt: Attempt) {
     let key = pass.key;
     tracing::debug!(job = %key, attempt = attempt.0, "its binding is being written; it is decided again");
@@ -335,6 +338,16 @@ fn still_there(cluster: ClusterName) -> Refusal {
     Refusal {
         reason: Reason::PlanRefused,
         message: format!("{cluster} has not removed an earlier attempt yet"),
+        avoid: Some(cluster),
+        lasting: None,
+    }
+}
+
+/// Pods of an earlier attempt still end in a cluster.
+fn still_ending(cluster: ClusterName, message: String) -> Refusal {
+    Refusal {
+        reason: Reason::PlanRefused,
+        message,
         avoid: Some(cluster),
         lasting: None,
     }

@@ -1,6 +1,7 @@
 //! State of one job between passes, one type for each subject; each is in the file of its subject. It is in memory
 //! only: a restart derives it again.
 
+use crate::reconcile::ending_pods::FormerPods;
 use crate::reconcile::open_write::OpenWrite;
 use crate::reconcile::placed::attempt_end::AttemptEnd;
 use crate::reconcile::placed::excess::ExcessState;
@@ -36,6 +37,8 @@ pub(crate) struct InFlight {
     pub(crate) preserved: PreservedObjects,
     pub(crate) end: AttemptEnd,
     pub(crate) works: WorksEnd,
+    /// Pods of earlier attempts; an attempt that ends does not change since when they are waited for.
+    pub(crate) former_pods: FormerPods,
 }
 
 /// Since when conditions of one job hold, and when one is checked again.
@@ -60,6 +63,7 @@ impl InFlight {
         self.guard.writes(write);
         if matches!(write, Write::Place { .. }) {
             self.works.reset();
+            self.former_pods = FormerPods::default();
             self.timers.refused_since = None;
             self.refused = None;
         }

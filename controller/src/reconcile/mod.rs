@@ -52,7 +52,7 @@ use crate::reconcile::in_flight::InFlight;
 use crate::reconcile::opened::{opened_by_hand, opened_message};
 use crate::reconcile::orphaned::end_if_orphaned;
 use crate::reconcile::out_of_service::has_works;
-use crate::reconcile::outcomes::{check_works, sweep_works};
+use crate::reconcile::outcomes::{check_works, sweep_works, works_gone};
 use crate::reconcile::placed::avoids::avoids_no_more;
 use crate::reconcile::placed::excess::charge_excess;
 use crate::reconcile::placed::expiry::expire_stopped;
@@ -296,6 +296,10 @@ fn waiting(pass: &mut JobPass<'_>, record: Option<AdmissionRecord>) {
         .job(pass.key)
         .map(|job| (job.admission.is_some(), job.attempts));
     match (view, &record) {
+        // Nothing of it is left, and now its record says so: it can be decided on.
+        (Some((true, _)), Some(record)) if pass.in_flight.works.are_gone(record.attempt) => {
+            works_gone(pass);
+        }
         // The engine counts it as admitted, but no record says so: its own decision failed, or the record was
         // wiped. It stays charged until its Works are gone.
         (Some((true, _)), _) => {
@@ -431,7 +435,7 @@ fn ending(pass: &mut JobPass<'_>, record: AdmissionRecord) {
 
 /// Checks whether the Works of an evicted or deleted job are gone, unless they were and its pods still end.
 fn check_works_after_pods(pass: &mut JobPass<'_>) {
-    if pass.in_flight.works.waits_for_pods()
+    if pass.in_flight.former_pods.are_waited_for()
         && let Some(at) = pods_still_end(pass)
     {
         return pass.out.work_queue.add_at(pass.key, at);

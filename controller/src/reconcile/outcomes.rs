@@ -167,8 +167,10 @@ pub(crate) fn works_checked(pass: &mut JobPass<'_>, uid: Option<&str>, gone: Res
             if let Some(at) = pods_still_end(pass) {
                 return pass.out.work_queue.add_at(key, at);
             }
-            works_gone(pass);
-            let until = pass.engine.job(key).and_then(|job| job.back_off_until);
+            // The engine learns of it when the record is written. If it decided on the job before, the open write would
+            // keep the decision from being carried out, and another job would take its place.
+            pass.in_flight.works.note_gone(record.attempt);
+            let until = pass.engine.requeued_until(key, now);
             let mut record = record.in_state(RecordState::Requeued, record.reason, &record.message);
             record.not_before = until.map(crds::record::timestamp);
             pass.write(Write::Record { record });
@@ -186,7 +188,8 @@ pub(crate) fn works_checked(pass: &mut JobPass<'_>, uid: Option<&str>, gone: Res
     }
 }
 
-fn works_gone(pass: &mut JobPass<'_>) {
+/// Ends the charge of a job of which nothing is left, and queues it again.
+pub(crate) fn works_gone(pass: &mut JobPass<'_>) {
     let key = pass.key;
     tracing::info!(job = %key, "its Works are gone; its quota is free");
     pass.push(Effect::ForgetPlacement(key.clone()));

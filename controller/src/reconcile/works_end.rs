@@ -1,6 +1,6 @@
 //! The Works of a job whose placement is over: when they are gone for sure, and its pods with them.
 
-use engine::Time;
+use engine::{Attempt, Time};
 
 /// Milliseconds in which Karmada may still create Works of an evicted placement of which no Work was seen:
 /// its binding controller may be in the middle of a pass.
@@ -19,8 +19,8 @@ pub(crate) struct WorksEnd {
     /// Since when it has Works that should be gone.
     leftover_since: Option<Time>,
     checking: bool,
-    /// Since when the end of its pods is waited for: its Works are gone.
-    pods_since: Option<Time>,
+    /// The attempt of which nothing is left; its record is being written.
+    gone: Option<Attempt>,
 }
 
 impl WorksEnd {
@@ -57,14 +57,14 @@ impl WorksEnd {
         if now >= until { Ok(()) } else { Err(until) }
     }
 
-    /// Records that its Works are gone and pods of it are left. Returns since when.
-    pub(crate) fn pods_end_since(&mut self, now: Time) -> Time {
-        *self.pods_since.get_or_insert(now)
+    /// Records that nothing of `attempt` is left.
+    pub(crate) fn note_gone(&mut self, attempt: Attempt) {
+        self.gone = Some(attempt);
     }
 
-    /// Returns true if its Works are gone and the end of its pods is waited for.
-    pub(crate) fn waits_for_pods(&self) -> bool {
-        self.pods_since.is_some()
+    /// Returns true if nothing of `attempt` is left.
+    pub(crate) fn are_gone(&self, attempt: Attempt) -> bool {
+        self.gone == Some(attempt)
     }
 
     /// Starts a check of the Works if none is running; returns true if it did.

@@ -90,6 +90,14 @@ impl Capacity {
         ended.into_iter().any(|ended| ended.pod.uid == *uid)
     }
 
+    /// True if the object of such a pod is gone.
+    pub(super) fn is_gone_in_grace(&self, key: &JobKey, uid: &Uid) -> bool {
+        let ended = self.completion_grace.0.get(key).into_iter().flatten();
+        ended
+            .into_iter()
+            .any(|ended| ended.gone && ended.pod.uid == *uid)
+    }
+
     /// All ended pods that keep their capacity.
     pub(crate) fn in_grace(&self) -> impl Iterator<Item = &Ended> {
         self.completion_grace.0.values().flatten()

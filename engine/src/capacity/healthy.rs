@@ -100,21 +100,6 @@ impl Capacity {
         ended.min(of.saturating_sub(open))
     }
 
-    /// The longest grace period in seconds of a job's pods that use capacity in clusters that can be seen; `None` if
-    /// there are none. Pods on lost nodes are left out: nothing says whether they are left.
-    pub(crate) fn grace_of_pods_left(&self, key: &JobKey) -> Option<u32> {
-        let clusters = self.clusters.keys().filter(|cluster| {
-            let fact = self.cluster_fact(cluster);
-            fact.is_some_and(|fact| fact.usable)
-        });
-        let pods = clusters.flat_map(|cluster| self.pods_in(key, cluster));
-        let left = pods.filter(|pod| {
-            let node = pod.node.as_ref().filter(|_| !pod.ended());
-            node.is_some_and(|node| self.is_seen(&pod.cluster, node))
-        });
-        left.map(|pod| pod.grace_s).max()
-    }
-
     /// Returns true if a pod counts toward the minimum of its job: it is there, and its devices work.
     fn is_healthy(&self, pod: &PodFact) -> bool {
         self.is_present(pod) && !self.has_failed_device(pod)
@@ -166,7 +151,7 @@ impl Capacity {
     }
 
     /// Returns true if a node is known and not lost.
-    fn is_seen(&self, cluster: &ClusterName, node: &NodeName) -> bool {
+    pub(super) fn is_seen(&self, cluster: &ClusterName, node: &NodeName) -> bool {
         let nodes = self.clusters.get(cluster).map(|cluster| cluster.nodes());
         let info = nodes.and_then(|nodes| nodes.get(node));
         info.is_some_and(|info| !info.fact.lost)

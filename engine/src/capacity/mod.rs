@@ -26,6 +26,7 @@ pub(crate) use images::ImageId;
 use images::ImagesByNode;
 use index::Index;
 pub(crate) use index::{FittingPods, Place};
+pub use left::PodsLeft;
 use mix::DemandMix;
 pub(crate) use mix::MixRecord;
 pub(crate) use pack::{Need, NodeView, Packing, can_run_on, device, leading, leading_amount};
@@ -57,6 +58,7 @@ mod images;
 mod index;
 
 mod lack;
+mod left;
 
 mod mix;
 

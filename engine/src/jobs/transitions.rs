@@ -68,6 +68,21 @@ impl Jobs {
         true
     }
 
+    /// Returns until when an admitted job would wait if it were queued again at `at`; `None` if it would wait for no
+    /// back-off.
+    pub(crate) fn requeued_until(
+        &self,
+        key: &JobKey,
+        at: Time,
+        config: &EngineConfig,
+    ) -> Option<Time> {
+        let job = self.get(key)?;
+        let released = job.released.as_ref()?;
+        let cause = released.ending.as_ref().map(|(cause, _)| cause);
+        let failed = cause.is_none_or(Cause::is_failure) && released.admission.uid == job.uid;
+        failed.then(|| at.after(back_off(config, job.cold.failures.saturating_add(1))))
+    }
+
     /// Queues an admitted job again whose Works are gone, with a back-off if its attempt failed.
     pub(crate) fn requeue(
         &mut self,

@@ -7,6 +7,7 @@ use crate::evaluation::{growth, pending_as, sizes};
 use crate::jobs::job::{Cause, Job, Released};
 use crate::pending::shapes::RequestShape;
 use crate::placement::request::{self, Gate, Request, Verdict};
+use crate::report::pods::still_end;
 use crate::report::{ahead, evidence, start};
 use crate::state::Inputs;
 use facts::faults::described;
@@ -229,7 +230,11 @@ fn explain_ending(
     released: &Released,
 ) -> Explanation {
     let charge = match pods_left(inputs, key) {
-        _ if released.charged() => "charged until its Works are gone".to_owned(),
+        _ if released.charged() => {
+            let left = still_end(&inputs.capacity.pods_left(key));
+            let left = left.map_or_else(String::new, |left| format!("; {left}"));
+            format!("charged until its Works are gone{left}")
+        }
         Some(left) => format!("it had ended; {left}"),
         None => "it had ended and is charged nothing".to_owned(),
     };

@@ -1,5 +1,6 @@
 //! The pods of one job: those that are observed, and those for which capacity is held.
 
+use crate::capacity::PodsLeft;
 use crate::state::Inputs;
 use facts::{ClusterName, JobKey, Leaving, Resources, Slot};
 
@@ -48,11 +49,10 @@ impl<'a> PodsView<'a> {
         released.map_or(&[], |job| &job.leaving)
     }
 
-    /// The longest grace period in seconds of those that still use capacity, in clusters and on nodes that can be
-    /// seen; `None` if there are none.
+    /// Those that are left, ended or not, in clusters and on nodes that can be seen.
     #[must_use]
-    pub fn longest_grace(self) -> Option<u32> {
-        self.inputs.capacity.grace_of_pods_left(self.key)
+    pub fn left(self) -> Vec<PodsLeft> {
+        self.inputs.capacity.pods_left(self.key)
     }
 
     /// Returns true if a running job has fewer pods than it needs.
@@ -60,5 +60,33 @@ impl<'a> PodsView<'a> {
     pub fn are_too_few(self) -> bool {
         let released = self.inputs.jobs.released(self.key);
         released.is_some_and(|released| released.loss.is_some())
+    }
+}
+
+/// Says where pods of an earlier attempt are left, if there are some: `its former pods in cluster a still end (2 are
+/// left)`.
+#[must_use]
+pub fn still_end(left: &[PodsLeft]) -> Option<String> {
+    let count = |left: &PodsLeft| match left.pods {
+        1 => "1 is left".to_owned(),
+        pods => format!("{pods} are left"),
+    };
+    match left {
+        [] => None,
+        [one] => Some(format!(
+            "its former pods in cluster {} still end ({})",
+            one.cluster,
+            count(one)
+        )),
+        several => {
+            let clusters: Vec<String> = several
+                .iter()
+                .map(|left| format!("{} ({})", left.cluster, count(left)))
+                .collect();
+            Some(format!(
+                "its former pods in clusters {} still end",
+                clusters.join(", ")
+            ))
+        }
     }
 }

@@ -44,7 +44,7 @@ fn a_gang_that_does_not_start_in_time_starts_in_another_cluster() {
     assert_snapshot!(world.decide(), @"");
     world.wait(1);
     assert_snapshot!(world.decide(), @"evict job #1: StartDeadlineExceeded: 1 of the 2 pods it needs on a were running 60 s after its release");
-    assert_snapshot!(world.why("job"), @"StartDeadlineExceeded: 1 of the 2 pods it needs on a were running 60 s after its release; charged until its Works are gone");
+    assert_snapshot!(world.why("job"), @"StartDeadlineExceeded: 1 of the 2 pods it needs on a were running 60 s after its release; charged until its Works are gone; its former pods in cluster a still end (1 is left)");
     assert_snapshot!(world.allocated("q"), @"nvidia.com/gpu 8, pods 2");
     world.apply(Event::PodGone(first.cluster, first.uid));
     world.works_gone("job");

@@ -31,7 +31,7 @@ fn each_state_of_a_job_is_explained() {
     Admitted: released; its placement is being written; attempt 1 on a, charged nvidia.com/gpu 16, pods 2 to queue q
     Placed: placed; waits for its pods to run; attempt 1 on a, charged nvidia.com/gpu 16, pods 2 to queue q
     Running: runs; attempt 1 on a, charged nvidia.com/gpu 16, pods 2 to queue q
-    MemberRefused: because; charged until its Works are gone
+    MemberRefused: because; charged until its Works are gone; its former pods in cluster a still end (2 are left)
     BackingOff: attempt 1 was evicted (MemberRefused: because); it competes again in 1 s
     Finished: ended; attempt 2 on a, charged nothing
     ");

@@ -53,7 +53,7 @@ fn a_job_of_lower_priority_is_evicted_for_one_of_higher() {
     add(&mut world, "high", "high", pods(1, "gpu 4"));
     assert_snapshot!(world.decide(), @"evict low #1 for high: Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100");
     assert_snapshot!(world.why("high"), @"#1 AwaitingEviction: needs 1 pod × nvidia.com/gpu 4; a has room for 0 of 1; it is next: ns/low is evicted for it, and what becomes free is reserved for it");
-    assert_snapshot!(world.why("low"), @"Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100; charged until its Works are gone");
+    assert_snapshot!(world.why("low"), @"Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100; charged until its Works are gone; its former pods in cluster a still end (1 is left)");
     // It is decided once.
     assert_snapshot!(world.decide(), @"");
     world.works_gone("low");
@@ -370,7 +370,7 @@ fn evictions_continue_if_the_preemptor_goes() {
     world.decide();
     world.apply(Event::JobGone(key("high")));
     assert_snapshot!(world.decide(), @"");
-    assert_snapshot!(world.why("low"), @"Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100; charged until its Works are gone");
+    assert_snapshot!(world.why("low"), @"Preempted: preempted for ns/high, which has priority 100 in its queue; it has -100; charged until its Works are gone; its former pods in cluster a still end (1 is left)");
     world.works_gone("low");
     assert_snapshot!(world.decide(), @"release low #2 a(n0)");
 }

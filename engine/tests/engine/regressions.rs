@@ -106,7 +106,7 @@ fn a6_a_recreated_job_starts_again_and_the_first_object_stays_charged() {
     let again = world.job("job", "q", pods(1, "cpu 5")).uid("second");
     world.submit(again);
     assert_eq!(world.decide(), "");
-    assert_snapshot!(world.why("job"), @"Deleting: another object of this name took its place; charged until its Works are gone");
+    assert_snapshot!(world.why("job"), @"Deleting: another object of this name took its place; charged until its Works are gone; its former pods in cluster a still end (1 is left)");
     assert_snapshot!(world.allocated("q"), @"cpu 10, pods 1");
     world.works_gone("job");
     assert_snapshot!(world.decide(), @"release job #1 a(n0)");

@@ -73,6 +73,12 @@ pub(crate) trait WorkloadKind: Sync {
         None
     }
 
+    /// Returns true if its operator may forget a job of a name for as long after the pods of the former one are gone as
+    /// these took to end.
+    fn may_be_forgotten(&self) -> bool {
+        false
+    }
+
     // Fields that kinds have in different places.
 
     /// Returns the path of the field that names its queue.

@@ -12,7 +12,11 @@ fn other_pod_runs(stage: &mut Stage, grace_s: u32) {
 }
 
 fn other_pod_goes(stage: &mut Stage) {
-    let gone = Event::PodGone(ClusterName::new("m1"), engine::Uid::new("other"));
+    pod_goes(stage, "other");
+}
+
+fn pod_goes(stage: &mut Stage, uid: &str) {
+    let gone = Event::PodGone(ClusterName::new("m1"), engine::Uid::new(uid));
     stage.member_shows(gone);
 }
 
@@ -43,6 +47,7 @@ async fn evicted(grace_s: u32) -> Stage {
     assert_eq!(stage.shown("a"), "Ending 1 gated []");
     stage.change("a", json!({"status": {"aggregatedStatus": null}}));
     stage.work("a", false);
+    pod_goes(&mut stage, "pod");
     stage
 }
 
@@ -60,6 +65,111 @@ async fn an_evicted_job_is_charged_until_its_pods_have_ended() {
         stage.shown("a")
     );
     assert_eq!(stage.charged(), "0");
+}
+
+/// Job `a` was evicted, its Work is gone, and its pod has ended. The object of the pod is left: its kubelet removes it
+/// a little later.
+async fn evicted_with_an_ended_pod() -> Stage {
+    let mut stage = evicted(30).await;
+    let killed = Some(("Error", ""));
+    stage.member_shows(Event::PodUpserted(pod("other", PodPhase::Ended, killed)));
+    stage.rest_later(&["a"], 10_000).await;
+    stage
+}
+
+/// Operators name pods by their job: one that finds a pod of that name may lose its job.
+#[tokio::test(start_paused = true)]
+async fn no_attempt_begins_before_the_pods_of_the_earlier_one_are_gone() {
+    let mut stage = evicted_with_an_ended_pod().await;
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
+    let explained = stage
+        .core
+        .reconciler
+        .engine
+        .explain(&JobKey::new("team", "a"));
+    let message = explained.unwrap().message;
+    assert!(
+        message.ends_with("its former pods in cluster m1 still end (1 is left)"),
+        "{message}"
+    );
+    other_pod_goes(&mut stage);
+    stage.rest_later(&["a"], 1_000).await;
+    assert!(
+        stage.shown("a").starts_with("Requeued 1"),
+        "{}",
+        stage.shown("a")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ended_pod_that_is_not_removed_keeps_its_job_for_half_a_minute() {
+    let mut stage = evicted_with_an_ended_pod().await;
+    stage.rest_later(&["a"], 15_000).await;
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
+    stage.rest_later(&["a"], 20_000).await;
+    assert_ne!(stage.shown("a"), "Ending 1 gated []");
+}
+
+/// Nothing says whether they are left, and no kubelet ends them.
+#[tokio::test(start_paused = true)]
+async fn pods_on_a_lost_node_keep_no_job() {
+    let mut stage = evicted(30).await;
+    stage.rest_later(&["a"], 10_000).await;
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
+    let [_, node] = member_facts();
+    let Event::NodeUpserted(node) = node else {
+        panic!("the second is the node");
+    };
+    stage.member_shows(Event::NodeUpserted(NodeFact { lost: true, ..node }));
+    stage.rest_later(&["a"], 1_000).await;
+    assert_ne!(stage.shown("a"), "Ending 1 gated []");
+}
+
+/// A cluster out of service answers again: Karmada has removed the Work, and the pods still end.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_waits_goes_to_no_cluster_where_its_former_pods_still_end() {
+    let mut stage = placed_with_another_pod().await;
+    stage.member(Some(names::OUT_OF_SERVICE_ANNOTATION), "it does not answer");
+    stage.rest(&["a"]).await;
+    stage.work("a", false);
+    stage.rest_later(&["a"], 10_000).await;
+    assert_eq!(stage.shown("a"), "Requeued 1 gated []");
+    stage.member(None, "");
+    stage.rest_later(&["a"], 10_000).await;
+    assert_eq!(stage.shown("a"), "Requeued 1 gated []");
+    let explained = stage
+        .core
+        .reconciler
+        .engine
+        .explain(&JobKey::new("team", "a"));
+    let message = explained.unwrap().message;
+    assert!(
+        message.contains("its former pods in cluster m1 still end"),
+        "{message}"
+    );
+    other_pod_goes(&mut stage);
+    stage.rest_later(&["a"], 300_000).await;
+    let shown = stage.shown("a");
+    assert!(shown.starts_with("Admitted"), "{shown}");
+}
+
+/// Its record is written while others are decided on.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_queued_again_without_a_back_off_keeps_its_place() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.rest(&["a"]).await;
+    stage.work("a", true);
+    stage.job("b", 3);
+    stage.rest(&["a", "b"]).await;
+    stage.member(Some("maintenance"), "");
+    stage.rest(&["a", "b"]).await;
+    assert_eq!(stage.shown("a"), "Ending 1 gated []");
+    stage.member(None, "");
+    stage.work("a", false);
+    stage.rest_later(&["a", "b"], 1_000).await;
+    assert_eq!(stage.shown("a"), r#"Admitted 2 open ["m1"]"#);
+    assert_eq!(stage.shown("b"), "no record, gated []");
 }
 
 #[tokio::test(start_paused = true)]

@@ -176,17 +176,17 @@ fn row(row: u8) -> String {
 fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    97 released, 2 resized, 2 evicted: 110dab7ba20ae42c, told 986e0e40344de64d
-    70 released, 1 resized, 3 evicted: 3abea4bb7a94c92b, told 9a154644d098d791
-    113 released, 2 resized, 8 evicted: 2ae3d562aef88d6d, told 7d6f9038746f5421
-    63 released, 0 resized, 1 evicted: c960b3acfd0af526, told f0f3eaaa5237be9a
-    123 released, 5 resized, 7 evicted: 03581164666f8518, told 649c1de74bf604c2
-    57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told d143046b1eb53bf1
-    107 released, 1 resized, 6 evicted: b703aa6c468d21c2, told 3c001d729ce3a4dc
+    97 released, 2 resized, 2 evicted: 110dab7ba20ae42c, told f3412e2c787afbe7
+    70 released, 1 resized, 3 evicted: 3abea4bb7a94c92b, told 0b63e5fac8fa9c03
+    113 released, 2 resized, 8 evicted: 2ae3d562aef88d6d, told 7c28b32b5a70331b
+    63 released, 0 resized, 1 evicted: c960b3acfd0af526, told 562be5479d84081d
+    123 released, 5 resized, 7 evicted: 03581164666f8518, told 54a4fcfe53f68ef7
+    57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told a8e73e0e271605d1
+    107 released, 1 resized, 6 evicted: b703aa6c468d21c2, told 659ca5b3a7ec3cbb
     54 released, 1 resized, 0 evicted: 599b6635cff4b9b9, told c9209a243664962b
-    114 released, 1 resized, 4 evicted: 8447e713015391ed, told eadae5d9589b384b
-    85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told 04bce3427fd2ea5c
-    95 released, 3 resized, 3 evicted: 0488ceefe71aa5da, told 7989f9854f2c663b
-    53 released, 1 resized, 1 evicted: 0303056511623d42, told b910b89c917bd5ca
+    114 released, 1 resized, 4 evicted: 8447e713015391ed, told 2e0aa0cb286d4cdf
+    85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told 909b01e8b19929fa
+    95 released, 3 resized, 3 evicted: 0488ceefe71aa5da, told 72681d1478a4ec4b
+    53 released, 1 resized, 1 evicted: 0303056511623d42, told e75df37200d03012
     ");
 }

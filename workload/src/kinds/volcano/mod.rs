@@ -84,6 +84,12 @@ impl WorkloadKind for VolcanoJobKind {
         over.then(|| outcome::text(state, "lastTransitionTime"))
     }
 
+    /// `jobCache` of Volcano's controller (v1.14) tries again and again, at times that double, to drop a job that was
+    /// deleted. The last try comes when its pods are gone already, and drops the next job of the name.
+    fn may_be_forgotten(&self) -> bool {
+        true
+    }
+
     fn queued_status(&self) -> Option<QueuedStatus> {
         Some(QueuedStatus::State)
     }
