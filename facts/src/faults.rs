@@ -18,6 +18,17 @@ pub struct Symptom {
     pub exit_code: Option<i32>,
 }
 
+/// The reason of pods that were evicted by the eviction API, as `kubectl drain` does (`DisruptionTarget`).
+const EVICTED_ON_REQUEST: &str = "EvictionByEvictionAPI";
+
+impl Symptom {
+    /// Returns true if a person or a controller asked for the end of the pod: nothing has failed.
+    #[must_use]
+    pub fn is_on_request(&self) -> bool {
+        self.reason == EVICTED_ON_REQUEST
+    }
+}
+
 impl fmt::Display for Symptom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)?;

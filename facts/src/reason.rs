@@ -217,7 +217,7 @@ reasons! {
     NoProgress: NoOne "It is queued again. If it was not stuck, have it report progress, or allow it more time.",
     /// It was evicted because one of its clusters is being emptied.
     ClusterDrained,
-    /// It was evicted because a node that it ran on ends: spot capacity, or maintenance.
+    /// It was evicted because a node that it ran on ends (spot capacity, or maintenance), or was drained.
     NodeEnding,
     /// The scheduler could not carry out its plan.
     PlanRefused,

@@ -153,7 +153,8 @@ impl AvoidedNodes {
         let (Some(job), Some(node), Some(symptom)) = (&pod.job, &pod.node, &pod.symptom) else {
             return;
         };
-        if matches!(pod.phase, PodPhase::Running | PodPhase::Evicting) {
+        let goes_on = matches!(pod.phase, PodPhase::Running | PodPhase::Evicting);
+        if goes_on || symptom.is_on_request() {
             return;
         }
         for rule in rules.rules_of(symptom) {

@@ -128,7 +128,11 @@ pub(super) fn of_fact(
 /// Returns the failure that a pod shows, if it is not the job's own.
 fn of_pod(pod: &PodFact, rules: &FaultRuleSet) -> Option<FailedJob> {
     let goes_on = matches!(pod.phase, PodPhase::Running | PodPhase::Evicting);
-    let class = rules.class_of(pod.symptom.as_deref().filter(|_| !goes_on)?);
+    let symptom = pod.symptom.as_deref().filter(|_| !goes_on)?;
+    let class = rules.class_of(symptom);
+    if symptom.is_on_request() {
+        return None;
+    }
     let (job, node) = (pod.job.clone()?, pod.node.clone()?);
     is_infrastructure(class).then_some(FailedJob { job, node, class })
 }

@@ -71,6 +71,26 @@ async fn a_job_that_fails_because_its_node_is_emptied_is_queued_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_that_a_drained_node_ends_has_not_failed() {
+    let mut stage = running().await;
+    let drained = Some(("EvictionByEvictionAPI", "Eviction API: evicting"));
+    show_pod(&mut stage, PodPhase::Evicting, drained);
+    pod_gone(&mut stage);
+    fails(&mut stage).await;
+    let record = stage.record("a").unwrap();
+    assert_eq!(record.reason, Some(engine::Reason::NodeEnding));
+    assert_eq!(record.infrastructure_failures, 0);
+    stage.change("a", json!({"status": {"aggregatedStatus": null}}));
+    stage.work("a", false);
+    stage.rest_later(&["a"], 1_000).await;
+    assert_eq!(
+        stage.shown("a"),
+        r#"Admitted 2 open ["m1"]"#,
+        "without a back-off"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_that_fails_by_itself_has_failed() {
     let mut stage = running().await;
     show_pod(&mut stage, PodPhase::Ended, Some(("Error", "bad input")));

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! a rule of its own template ended it ─────────────────────────────────► it stays failed
+//! pods were evicted on request, as by kubectl drain ───────────────────► queued again
 //! pods were lost through no fault of its own ─► retries.infrastructure ─► queued again
 //! it failed by itself ─► retries.onExitCodes, retries.user ─────────────► queued again
 //! ```
@@ -100,7 +101,7 @@ pub(crate) fn told_failure<'a>(
 pub(crate) fn is_excused(pass: &JobPass<'_>, reason: Reason) -> bool {
     match reason {
         Reason::InfrastructureFailed | Reason::FailureRetried => true,
-        Reason::PodsLost => pass.infrastructure_fault().is_some(),
+        Reason::PodsLost | Reason::NodeEnding => pass.infrastructure_fault().is_some(),
         _ => false,
     }
 }
@@ -108,6 +109,9 @@ pub(crate) fn is_excused(pass: &JobPass<'_>, reason: Reason) -> bool {
 /// Counts the failure of a job, or of a part of it, by whose fault it was.
 fn count_failure(pass: &JobPass<'_>, record: &AdmissionRecord) {
     let infrastructure = pass.infrastructure_fault();
+    if infrastructure.is_some_and(|(pod, _)| pod.symptom.is_on_request()) {
+        return;
+    }
     let fault = infrastructure.or_else(|| pass.own_fault());
     let class = fault.map_or(FaultClass::Unknown, |(_, class)| class);
     if let Some(queues) = pass.series_of(&record.queue) {
@@ -123,6 +127,9 @@ fn verdict(pass: &JobPass<'_>, record: &AdmissionRecord, failed: &str) -> Failur
         let fault = fault_on(class, &pod.cluster, &pod.symptom);
         if let Some(rule) = own_rule(pass, record) {
             return FailureVerdict::Final(format!("{fault}; {rule}"));
+        }
+        if pod.symptom.is_on_request() {
+            return drained(failed, &pod.cluster);
         }
         return infrastructure(record, &limits, failed, &fault, &pod.cluster);
     }
@@ -185,6 +192,16 @@ fn bars(pass: &JobPass<'_>, limits: &RetryLimits) -> Option<String> {
             wanted.join(", ")
         )
     })
+}
+
+/// Returns what follows if pods were evicted on request: nothing has failed, so it counts nowhere, and the job keeps
+/// its place.
+fn drained(failed: &str, cluster: &ClusterName) -> FailureVerdict {
+    let message = format!(
+        "its pods on {cluster} were evicted on request, as by kubectl drain, which ended it ({failed}); it is queued \
+         again, which costs it no retry"
+    );
+    FailureVerdict::Retry(EvictionCause::new(Reason::NodeEnding, message))
 }
 
 /// Returns what follows from a failure through no fault of the job's own.

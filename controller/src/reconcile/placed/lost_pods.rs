@@ -107,7 +107,7 @@ impl LostPods {
         let (Some(node), Some(symptom)) = (&pod.node, pod.symptom.as_deref()) else {
             return;
         };
-        if pod.phase == PodPhase::Running {
+        if pod.phase == PodPhase::Running || symptom.is_on_request() {
             return;
         }
         let of_job = self.lost.entry(job.clone()).or_default();
@@ -163,8 +163,12 @@ impl LostPods {
         };
         let lost = self.of(job).iter().map(|pod| (pod, class_of(pod)));
         let of_hardware = |class| matches!(class, Node | Device | Storage | Cluster);
-        let hardware = lost.clone().find(|(_, class)| of_hardware(*class));
-        hardware.or_else(|| {
+        let mut hardware = lost.clone().filter(|(_, class)| of_hardware(*class));
+        // What was asked for is no fault, and says nothing of one beside it.
+        let fault = hardware
+            .clone()
+            .find(|(pod, _)| !pod.symptom.is_on_request());
+        fault.or_else(|| hardware.next()).or_else(|| {
             let all = lost.clone().all(|(_, class)| class == Network);
             lost.clone().next().filter(|_| all)
         })
