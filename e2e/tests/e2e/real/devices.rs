@@ -5,13 +5,18 @@ use std::collections::BTreeSet;
 
 use anyhow::ensure;
 use e2e::harness::jobs::TestGang;
+use e2e::harness::kinds::POD;
+use e2e::harness::wait::eventually;
 use serde_json::{Value, json};
 use testbed::DeviceOffer;
 use testbed::tools::BUSYBOX_IMAGE;
 
 use super::{AMPLE, GPUS, REAL, not_on};
-use crate::case::Case;
+use crate::case::{A_WHILE, Case, SOON};
 use crate::job::{Job, record};
+
+/// A finalizer that keeps the objects of pods, as a kubelet does for a moment.
+const KEPT: &str = "e2e.muster.io/kept";
 
 /// Has the pods of a template print their devices, and sleep.
 fn that_prints(case: &Case, pods: &mut Value) -> anyhow::Result<()> {
@@ -51,9 +56,45 @@ async fn runs_again(case: &Case, job: &Job) -> anyhow::Result<()> {
     case.running(job).await.map(drop)
 }
 
-/// Two pods have devices of their own. One of these fails: the job runs again, with others. Then the plugin refuses to
-/// give any device to a pod that has been bound: that is no fault of its job, which runs again too. At last a Volcano
-/// Job gets devices by Volcano's scheduler.
+/// Sets the finalizers of the pods of a job.
+async fn stay(case: &Case, job: &Job, finalizers: Value) -> anyhow::Result<()> {
+    let member = case.plane.member(REAL).await?;
+    let pods = case.pods(REAL).await?;
+    for pod in pods.iter().filter(|pod| job.owns(pod)) {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let change = json!({"metadata": {"finalizers": finalizers}});
+        member.merge(POD, Some(&case.name), name, &change).await?;
+    }
+    Ok(())
+}
+
+/// The pods of a job that is evicted have ended, and their objects are left: the next attempt waits until they are
+/// gone. Volcano's controller would lose it.
+async fn waits_for_former_pods(case: &Case, job: &Job) -> anyhow::Result<()> {
+    eventually(SOON, "the pods have ended", async || {
+        let pods = case
+            .pods(REAL)
+            .await
+            .map_err(|error| format!("{error:#}"))?;
+        let mut own = pods.iter().filter(|pod| job.owns(pod));
+        match own.all(|pod| pod["status"]["phase"] == "Failed") {
+            true => Ok(()),
+            false => Err(pods.iter().map(|pod| pod["status"].to_string()).collect()),
+        }
+    })
+    .await?;
+    case.explains(
+        job,
+        "its former pods in cluster real still end (2 are left)",
+    )
+    .await?;
+    case.stays_unplaced(job, A_WHILE).await?;
+    stay(case, job, Value::Null).await
+}
+
+/// Two pods of a Volcano Job have devices of their own, by Volcano's scheduler. One of these fails: the job runs again,
+/// with others. Then the plugin refuses to give any device to a pod that has been bound: that is no fault of its job,
+/// which runs again too.
 pub(super) async fn given_refused_and_lost(case: &Case) -> anyhow::Result<()> {
     case.queue(16).await?;
     let policy = json!({"spec": {"placement": {
@@ -61,15 +102,17 @@ pub(super) async fn given_refused_and_lost(case: &Case) -> anyhow::Result<()> {
     }}});
     case.capacity_policy(policy).await?;
     let testbed = &case.plane.testbed;
-    let mut trains = gang(case, "trains", 2).batch();
-    that_prints(case, &mut trains["spec"]["template"])?;
+    let mut trains = gang(case, "trains", 2).volcano();
+    that_prints(case, &mut trains["spec"]["tasks"][0]["template"])?;
     let job = case.submit(&trains).await?;
     case.running(&job).await?;
+    stay(case, &job, json!([KEPT])).await?;
     let failed = given(case, &job).await?.pop_first().unwrap_or_default();
     let mut offer = DeviceOffer::of(GPUS);
     offer.healthy.retain(|id| *id != failed);
     offer.unhealthy.push(failed.clone());
     testbed.offer_devices(REAL, 1, &offer)?;
+    waits_for_former_pods(case, &job).await?;
     runs_again(case, &job).await?;
     let now = given(case, &job).await?;
     ensure!(!now.contains(&failed), "{failed} is given again: {now:?}");
@@ -86,10 +129,5 @@ pub(super) async fn given_refused_and_lost(case: &Case) -> anyhow::Result<()> {
     testbed.offer_devices(REAL, 1, &DeviceOffer::of(GPUS))?;
     runs_again(case, &refused).await?;
     case.shows_gpus(&case.name, "allocated", 2).await?;
-
-    let mut volcano = gang(case, "volcano", 2).volcano();
-    that_prints(case, &mut volcano["spec"]["tasks"][0]["template"])?;
-    let volcano = case.submit(&volcano).await?;
-    case.running(&volcano).await?;
-    given(case, &volcano).await.map(drop)
+    Ok(())
 }

@@ -8,6 +8,7 @@ use testbed::NodeProcess;
 
 use super::{AMPLE, REAL, REGISTRY, SHORT, SIMULATED, not_on};
 use crate::case::{A_WHILE, Case, SOON};
+use crate::cli::MusterCli;
 use crate::job::{Job, clusters, record, says};
 
 /// Never ends.
@@ -145,8 +146,31 @@ async fn is_charged(case: &Case, cpu: &str) -> anyhow::Result<()> {
     .await
 }
 
-/// A kubelet stops. Its node is not Ready after a while, and the job runs elsewhere; its queue is charged too for the
-/// pod that may still run. When the kubelet is back, it ends that.
+/// A person drains the second node: the pod leaves it, which ends its Job. That is no failure: the job runs elsewhere,
+/// and costs nothing.
+async fn drained_by_hand(case: &Case, template: &Value) -> anyhow::Result<()> {
+    let mut template = template.clone();
+    template["metadata"]["name"] = json!("leaves");
+    let job = case.submit(&template).await?;
+    case.running(&job).await?;
+    case.real_pods(&job, 1).await?;
+    let cli = MusterCli::of_admin(case);
+    let node = format!("{REAL}/{}", case.plane.testbed.real_node(REAL, 2)?);
+    cli.done(&format!("drain {node} --yes")).await?;
+    let again = |binding: &Value| {
+        clusters(binding) == [SIMULATED] && record(binding)["attempt"].as_u64() == Some(2)
+    };
+    let moved = case.binding_when(&job, "in the other cluster", again).await;
+    cli.done(&format!("undrain {node}")).await?;
+    let failures = record(&moved?)["infrastructureFailures"].clone();
+    ensure!(failures.as_u64().unwrap_or_default() == 0, "{failures}");
+    case.running(&job).await?;
+    case.delete(&job).await?;
+    case.gone(&job).await
+}
+
+/// The second node is drained. Then its kubelet stops. The node is not Ready after a while, and the job runs elsewhere;
+/// its queue is charged too for the pod that may still run. When the kubelet is back, it ends that.
 pub(super) async fn kubelet_stopped(case: &Case) -> anyhow::Result<()> {
     case.real_queue(AMPLE).await?;
     let policy = json!({"spec": {"placement": {"recoveryDeadlineSeconds": 5}}});
@@ -155,6 +179,7 @@ pub(super) async fn kubelet_stopped(case: &Case) -> anyhow::Result<()> {
     // All other stories keep off the second node.
     let mut template = case.script("outlives", 1, FOR_EVER);
     template["spec"]["template"]["spec"]["affinity"] = not_on(&testbed.real_node(REAL, 1)?);
+    drained_by_hand(case, &template).await?;
     let job = case.submit(&template).await?;
     case.running(&job).await?;
     let pod = case.real_pods(&job, 1).await?.remove(0);
