@@ -96,6 +96,6 @@ pub use services::{PART_LABEL, PodService, needs_services, services};
 pub use spec::{
     WorkloadSpec, pod_overhead, pod_request, read_spec, read_spec_from_binding, read_spec_with,
 };
-pub use split::without_rendezvous;
+pub use split::{SPLIT_WORDS, split_of, without_rendezvous};
 pub use ttl::{TimeToLive, ended_at, for_ever, time_to_live};
 pub use warnings::warnings;

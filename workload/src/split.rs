@@ -73,20 +73,30 @@ pub fn without_rendezvous(why: &str) -> String {
 
 fn read_annotation(template: &Field<'_>) -> Result<SplitRequest, SpecError> {
     let field = template.get("metadata.annotations")?.entry(SPLIT)?;
-    Ok(match field.name()? {
-        None => SplitRequest::default(),
-        Some("Never" | "1") => SplitRequest::of(Split::Never),
-        Some("Allowed") => SplitRequest::of(Split::Allowed),
-        Some("Preferred") => SplitRequest::of(Split::Preferred),
-        Some(text) => {
-            let most = text.parse::<u32>().ok().filter(|most| *most > 0);
-            let most = most.ok_or_else(|| {
-                field.invalid("Never, Allowed, Preferred, or the most clusters it may be in")
-            })?;
-            SplitRequest {
-                max_clusters: Some(most),
-                ..SplitRequest::of(Split::Allowed)
-            }
+    let Some(text) = field.name()? else {
+        return Ok(SplitRequest::default());
+    };
+    let (split, max_clusters) = split_of(text).ok_or_else(|| field.invalid(SPLIT_WORDS))?;
+    Ok(SplitRequest {
+        split: Some(split),
+        max_clusters,
+    })
+}
+
+/// What [`split_of`] reads.
+pub const SPLIT_WORDS: &str = "Never, Allowed, Preferred, or the most clusters it may be in";
+
+/// Reads over how many clusters a job may be placed, and the most of them if a number is named; `None` if the text is
+/// none of [`SPLIT_WORDS`].
+#[must_use]
+pub fn split_of(text: &str) -> Option<(Split, Option<u32>)> {
+    Some(match text {
+        "Never" | "1" => (Split::Never, None),
+        "Allowed" => (Split::Allowed, None),
+        "Preferred" => (Split::Preferred, None),
+        number => {
+            let most = number.parse::<u32>().ok().filter(|most| *most > 0);
+            (Split::Allowed, Some(most?))
         }
     })
 }

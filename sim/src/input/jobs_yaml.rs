@@ -50,8 +50,8 @@ struct JobEntry {
     /// True if the job may run with fewer pods, down to `minimum`.
     #[serde(default)]
     elastic: bool,
-    #[serde(default)]
-    split: JobSplit,
+    /// Over how many clusters it may be placed, as in the annotation `muster.io/split`. Default: one.
+    split: Option<Text>,
     topology: Option<JobDomains>,
     /// The clusters that the job may use. Default: all.
     clusters: Option<BTreeSet<String>>,
@@ -86,14 +86,6 @@ struct NamedPods {
     name: String,
     #[serde(flatten)]
     pods: JobPods,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-enum JobSplit {
-    #[default]
-    Never,
-    Allowed,
-    Preferred,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -201,11 +193,12 @@ impl JobEntry {
         } else {
             Held::Not
         };
-        demand.split = match self.split {
-            JobSplit::Never => Split::Never,
-            JobSplit::Allowed => Split::Allowed,
-            JobSplit::Preferred => Split::Preferred,
-        };
+        if let Some(Text(split)) = &self.split {
+            let read = workload::split_of(split);
+            let needed = format!("{} is needed", workload::SPLIT_WORDS);
+            (demand.split, demand.placement.max_clusters) =
+                read.ok_or_else(|| place.refuse("split", split, &needed))?;
+        }
         demand.natively_divisible = demand.split != Split::Never && demand.roles.len() == 1;
         demand.topology = self.topology.map(|domains| Topology {
             hard: domains.hard,
@@ -257,5 +250,41 @@ impl JobPods {
             }];
         }
         Ok(role)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Reads a job with this `split`.
+    fn split(text: &str) -> Result<(Split, Option<u32>), String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("jobs.yaml");
+        let jobs = format!("jobs: [{{name: a, run: 1h, pods: 4, split: {text}}}]");
+        std::fs::write(&path, jobs).unwrap();
+        let jobs = read_yaml(&path).map_err(|error| error.to_string())?;
+        let demand = &jobs[0].fact.demand;
+        Ok((demand.split, demand.placement.max_clusters))
+    }
+
+    #[test]
+    fn a_job_is_split_by_the_words_and_numbers_of_the_annotation() {
+        for (text, read) in [
+            ("Never", (Split::Never, None)),
+            ("1", (Split::Never, None)),
+            ("Preferred", (Split::Preferred, None)),
+            ("2", (Split::Allowed, Some(2))),
+            ("\"2\"", (Split::Allowed, Some(2))),
+        ] {
+            assert_eq!(split(text), Ok(read), "{text}");
+        }
+        let refused = split("0").unwrap_err();
+        let words = "Never, Allowed, Preferred, or the most clusters it may be in is needed";
+        assert!(
+            refused.contains("split") && refused.ends_with(words),
+            "{refused}"
+        );
     }
 }
