@@ -67,7 +67,10 @@ impl Core {
                 namespace,
                 queue,
                 allowed,
-            } => self.reconciler.right_asked(namespace, queue, allowed),
+            } => {
+                self.publisher.due.namespaces.namespace(&namespace);
+                self.reconciler.right_asked(namespace, queue, allowed);
+            }
             Input::Alerts(alerts) => {
                 let Reconciler {
                     fleet, engine, out, ..

@@ -29,6 +29,8 @@ const REFUSED_FOR: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(5);
 /// Most questions at a time.
 const AT_A_TIME: usize = 4;
+/// The least time in which an answer is asked again, for each answer that is known: at most ten are asked in a second.
+const FOR_EACH: Duration = Duration::from_millis(100);
 
 /// The handle of the task that asks.
 #[derive(Debug)]
@@ -92,13 +94,14 @@ async fn keep_asking(
             .buffer_unordered(AT_A_TIME);
         while let Some((pair, answer)) = answers.next().await {
             let before = pairs.get(&pair).and_then(|(known, _)| *known);
+            let all = FOR_EACH * u32::try_from(pairs.len()).unwrap_or(u32::MAX);
             let (known, again) = match answer {
                 Some(true) => (Some(true), GRANTED_FOR),
                 Some(false) => (Some(false), REFUSED_FOR),
                 // The previous answer stays valid.
                 None => (before, RETRY),
             };
-            pairs.insert(pair.clone(), (known, Instant::now() + again));
+            pairs.insert(pair.clone(), (known, Instant::now() + again.max(all)));
             let Some(allowed) = known.filter(|_| known != before) else {
                 continue;
             };

@@ -192,7 +192,7 @@ fn open(view: View<'_>, namespace: &str, queue: &QueueName, usage: &QueueUsage) 
     }
     let labels = view.namespace_of(&reader).labels;
     let closed = view.mirror.queueing.closed_to(queue, namespace, &labels);
-    match closed.filter(|_| !view.rights.is_known(namespace, queue)) {
+    match closed.filter(|_| view.rights.of(namespace, queue) != Some(true)) {
         Some(why) => (type_, false, Reason::QueueNotPermitted.to_string(), why),
         None => (type_, holds, reason, message),
     }

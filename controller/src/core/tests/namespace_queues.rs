@@ -1,7 +1,9 @@
 //! What a namespace sees of its queues.
 
 use super::*;
+use crds::kubernetes::Namespace;
 use crds::namespace_queue::{NamespaceQueue, NamespaceQueueStatus};
+use std::sync::atomic::Ordering;
 
 const PATH: &str = "/apis/muster.io/v1alpha2/namespaces/team/namespacequeues/q";
 
@@ -38,6 +40,36 @@ async fn a_namespace_sees_what_it_uses_and_may_use_of_its_queue() {
     assert_eq!((shown.queue_pending, shown.pending_ahead), (1, Some(0)));
     let open = &shown.conditions[0];
     assert_eq!((&*open.type_, &*open.status), ("Open", "True"));
+}
+
+/// No job asks: the namespace has none.
+#[tokio::test(start_paused = true)]
+async fn a_right_that_changes_is_shown_also_where_no_job_needs_it() {
+    let mut stage = stage().await;
+    let granted = permits::grants(&stage.api);
+    let closed = json!({"tenancy": "Closed"});
+    stage.policy("q", closed);
+    let mut object = read::<Namespace>(json!({"metadata": {
+        "name": "team", "labels": {names::MANAGED_LABEL: "true"},
+        "annotations": {names::DEFAULT_QUEUE_KEY: "q"},
+    }}));
+    object.metadata.resource_version = Some("9".to_owned());
+    stage.take(Input::Namespace(Delta::Upserted(object)));
+    stage.rest_later(&[], 6_000).await;
+    for (right, open) in [(false, "False"), (true, "True"), (false, "False")] {
+        granted.store(right, Ordering::SeqCst);
+        let mut shown = String::new();
+        for _ in 0..5 {
+            // A yes is asked again after a minute.
+            tokio::time::sleep(Duration::from_secs(61)).await;
+            stage.rest_later(&[], 61_000).await;
+            shown = stage.shown_queue(&[]).await.conditions[0].status.clone();
+            if shown == open {
+                break;
+            }
+        }
+        assert_eq!(shown, open, "{right}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 impl Stage {
-    fn policy(&mut self, name: &str, spec: Value) {
+    pub(super) fn policy(&mut self, name: &str, spec: Value) {
         let policy: CapacityPolicy = read(json!({
             "apiVersion": "muster.io/v1alpha2", "kind": "CapacityPolicy",
             "metadata": {"name": name}, "spec": spec,
@@ -38,7 +38,7 @@ impl Stage {
 }
 
 /// Makes the API server say whether the service accounts of `team` may use queue `q`.
-fn grants(api: &FakeApi) -> Arc<AtomicBool> {
+pub(super) fn grants(api: &FakeApi) -> Arc<AtomicBool> {
     let granted = Arc::new(AtomicBool::new(false));
     let answer = granted.clone();
     api.answers(REVIEWS, move |review| {
