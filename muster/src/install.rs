@@ -199,6 +199,18 @@ mod tests {
         );
     }
 
+    /// The control plane owns the rules of such a role: to state them is a conflict for `kubectl apply --server-side`,
+    /// and by force it empties the role until they are filled again.
+    #[test]
+    fn no_rules_are_stated_of_an_aggregated_role() {
+        let all = super::manifests().chain(super::IN_MEMBERS.iter().copied());
+        let objects = all.flat_map(|yaml| runtime::apply::parse(yaml).unwrap());
+        let aggregated = objects.filter(|object| !object["aggregationRule"].is_null());
+        let stated: Vec<_> = aggregated.map(|object| object["rules"].clone()).collect();
+        assert!(!stated.is_empty());
+        assert!(stated.iter().all(serde_json::Value::is_null), "{stated:?}");
+    }
+
     #[test]
     fn the_tenancies_of_the_flag_and_the_config_agree() {
         use crate::args::TenancyArg;
