@@ -23,8 +23,19 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> ExitCode {
     let args = MusterArgs::parse();
+    match started(args) {
+        Ok(code) => code,
+        Err(error) => {
+            // Not its debug form, which has a backtrace if RUST_BACKTRACE asks for those of panics.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn started(args: MusterArgs) -> anyhow::Result<ExitCode> {
     runtime::install_crypto();
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
