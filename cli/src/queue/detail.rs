@@ -13,8 +13,10 @@ use std::fmt::Write;
 
 /// Formats the whole status.
 pub(crate) fn render(queue: &Shown) -> String {
-    let status = queue.policy.status.clone().unwrap_or_default();
     let mut text = format!("Queue   {}{}\n", queue.policy.name_any(), of_queue(queue));
+    let Some(status) = queue.policy.status.clone() else {
+        return text + "Note    Muster has not reported on it yet\n";
+    };
     let counts = &status.counts;
     // Writing to a string cannot fail.
     let _ = writeln!(
@@ -244,9 +246,9 @@ mod tests {
         nvidia-h100-80gb   all           nvidia.com/gpu   8          16           16
         nvidia-l40s        gpu-b,gpu-c   nvidia.com/gpu   <none>     8            0
         ");
-        insta::assert_snapshot!(render(&fresh()), @r"
-        Queue   fresh
-        Jobs    0 queued, 0 admitted, 0 running, 0 ending, 0 finished
-        ");
+        insta::assert_snapshot!(render(&fresh()), @r#"
+    Queue   fresh
+    Note    Muster has not reported on it yet
+    "#);
     }
 }

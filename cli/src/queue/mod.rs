@@ -62,7 +62,7 @@ pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<Strin
             let params = ListParams::default().fields(&format!("metadata.name={name}"));
             let policies = policies(client, &params).await?;
             let Some(policy) = policies.items.first() else {
-                bail!("queue {name:?} not found: there is no CapacityPolicy of this name");
+                bail!(missing(name, client).await);
             };
             match output.format {
                 Format::Name => Ok(output::name_line::<CapacityPolicy>(policy)),
@@ -78,6 +78,18 @@ pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<Strin
             stop::set(stop, name, write, client).await
         }
         QueueCommand::Resume { name, write } => stop::set(Stop::No, name, write, client).await,
+    }
+}
+
+/// Returns why there is no CapacityPolicy of a queue. Muster makes one for each Queue.
+async fn missing(name: &str, client: &Client) -> String {
+    let queue = connect::objects::<Queue>(client).get_opt(name).await;
+    match queue {
+        Ok(Some(_)) => format!(
+            "Muster has not reported on queue {name:?} yet: there is a Queue and no CapacityPolicy of this name; try \
+             again in some seconds. If that does not help, see `kubectl muster check`"
+        ),
+        _ => format!("queue {name:?} not found: there is no CapacityPolicy of this name"),
     }
 }
 
@@ -149,7 +161,39 @@ impl Shown {
 #[cfg(test)]
 pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::Shown;
+    use super::*;
+    use crate::args::OutputArgs;
+    use runtime::testing::FakeApi;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn a_queue_that_is_not_reported_on_yet_is_not_missing() {
+        let api = FakeApi::new();
+        let get = || QueueCommand::Get {
+            name: "new".to_owned(),
+            output: OutputArgs {
+                format: Format::Table,
+            },
+        };
+        let said = async |api: &FakeApi| {
+            let shown = run(&get(), &api.client()).await;
+            shown.unwrap_or_else(|error| format!("error: {error:#}\n"))
+        };
+        let mut text = said(&api).await;
+        let metadata = json!({"name": "new"});
+        let path = "/apis/scheduling.volcano.sh/v1beta1/queues/new";
+        api.put(path, json!({"metadata": metadata, "spec": {}}));
+        text += &said(&api).await;
+        let path = "/apis/muster.io/v1alpha2/capacitypolicies/new";
+        api.put(path, json!({"metadata": metadata, "spec": {}}));
+        text += &said(&api).await;
+        insta::assert_snapshot!(text, @r#"
+    error: queue "new" not found: there is no CapacityPolicy of this name
+    error: Muster has not reported on queue "new" yet: there is a Queue and no CapacityPolicy of this name; try again in some seconds. If that does not help, see `kubectl muster check`
+    Queue   new  (Open, parent root, weight 1)
+    Note    Muster has not reported on it yet
+    "#);
+    }
 
     /// A queue with work in two clusters, and the reason why its head waits.
     pub(crate) fn vision() -> Shown {
