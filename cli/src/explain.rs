@@ -106,7 +106,8 @@ fn render(job: &ListedJob, advice: &ShownAdvice, now: Timestamp) -> String {
     }
     let (queue, status) = (&job.group.spec.queue, job.status());
     let reason = match job.reason() {
-        "" => String::new(),
+        // `Running: Running` says no more than its first word.
+        word if word.is_empty() || word == status.to_string() => String::new(),
         word => format!(": {word}"),
     };
     let mut text = format!("Job       {}  (queue {queue})\n", workload(job));
@@ -120,7 +121,11 @@ fn render(job: &ListedJob, advice: &ShownAdvice, now: Timestamp) -> String {
     }
     match advice {
         ShownAdvice::Computed { helps, .. } if helps.is_empty() => {
-            line(&mut text, "Helps", "nothing that was tried just now");
+            line(
+                &mut text,
+                "Helps",
+                "none of the changes that were tried just now",
+            );
         }
         ShownAdvice::Missing(why) => {
             let later = "not known yet: Muster gives advice by turns, and to compute it now";
@@ -191,15 +196,17 @@ fn outlook(text: &mut String, federation: &FederationStatus, now: Timestamp) {
     }
     if let Some(start) = &federation.start {
         let time = |time: &Time| with_distance(time, now);
-        let latest = start.latest.as_ref().map_or("not known".to_owned(), time);
         let past = match start.past.as_str() {
             "" => String::new(),
             past => format!("; {past}"),
         };
         let basis = &start.basis;
-        let range = match &start.earliest {
-            Some(earliest) => format!("from {} to {latest}", time(earliest)),
-            None => "not known".to_owned(),
+        let range = match (&start.earliest, &start.latest) {
+            (Some(earliest), Some(latest)) => {
+                format!("from {} to {}", time(earliest), time(latest))
+            }
+            (Some(earliest), None) => format!("not before {}", time(earliest)),
+            (None, _) => "not known".to_owned(),
         };
         let range = format!("{range} ({basis}{past})");
         line(text, "Start", &range);
@@ -289,7 +296,10 @@ mod tests {
         Next      It starts when quota becomes free.
         Position  20+
         ");
-        assert!(shown(computed(&[])).contains("Helps     nothing that was tried just now\n"));
+        assert!(
+            shown(computed(&[]))
+                .contains("Helps     none of the changes that were tried just now\n")
+        );
         let missing = shown(ShownAdvice::Missing("Works cannot be listed".to_owned()));
         assert!(missing.contains("Helps     not known yet"), "{missing}");
     }
@@ -339,7 +349,7 @@ mod tests {
                   queue night instead of its own
         Next      It starts when quota becomes free.
         Position  3; ahead: 2 jobs, ~40 devices, 12 device-hours
-        Start     from 2026-11-21T14:10:00Z (in 10m) to not known (ends that jobs declare)
+        Start     not before 2026-11-21T14:10:00Z (in 10m) (ends that jobs declare)
         Before    Reclaimed at 2026-11-21T13:00:00Z (60m ago), for nlp/llm-job: queue nlp deserves it
         ");
     }
@@ -367,7 +377,7 @@ mod tests {
             shown("{phase: Running, federation: {reason: Running, message: 8 pods run, placementSummary: 'gpu-a:8'}}"),
             @r"
         Job       Job/train  (queue vision)
-        State     Running: Running
+        State     Running
                   8 pods run
         Placed    gpu-a:8
         "

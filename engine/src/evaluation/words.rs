@@ -150,10 +150,11 @@ fn added(role: &Role, lack: &ClusterLack) -> String {
 
 /// Returns what a cluster could take of a role, or that its pods may run on no node there.
 fn has(lack: &ClusterLack, demand: &Demand) -> String {
-    let role = if demand.roles.len() > 1 {
-        format!(" {}", demand.roles[lack.role].name)
+    let (role, pods) = if demand.roles.len() > 1 {
+        let name = &demand.roles[lack.role].name;
+        (format!(" {name}"), format!(" {name} pods"))
     } else {
-        String::new()
+        (String::new(), String::new())
     };
     if let Some(label) = lack.unmatched.iter().flatten().next() {
         let role = for_role(demand, lack.role);
@@ -177,7 +178,7 @@ fn has(lack: &ClusterLack, demand: &Demand) -> String {
         format!(" ({name}: at most {most} free on a node)")
     });
     format!(
-        "{}{domain} has room for {}{role} of {}{short}{}",
+        "{}{domain} has room for {} of {}{pods}{short}{}",
         lack.cluster,
         lack.placed,
         lack.wanted,

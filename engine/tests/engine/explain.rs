@@ -370,7 +370,7 @@ fn the_resource_that_is_short_is_named_first_with_what_is_free() {
     let job = world.job("job", "q", demand);
     world.submit(job);
     world.decide();
-    assert_snapshot!(world.why("job"), @"#1 ExceedsFleet: needs 2 pserver pods × ephemeral-storage 20Gi, cpu 2 and 1 worker pod × cpu 1; a has room for 0 pserver of 2 (ephemeral-storage: at most 5Gi free on a node), b has room for 0 pserver of 2; it would not fit even if they were empty");
+    assert_snapshot!(world.why("job"), @"#1 ExceedsFleet: needs 2 pserver pods × ephemeral-storage 20Gi, cpu 2 and 1 worker pod × cpu 1; a has room for 0 of 2 pserver pods (ephemeral-storage: at most 5Gi free on a node), b has room for 0 of 2 pserver pods; it would not fit even if they were empty");
     // What runs counts, and what is reserved.
     let mut world = World::new();
     world.queue(queue("q"));

@@ -143,7 +143,7 @@ fn every_resource_of_every_role_counts() {
     submit(&mut world, "too-much", demand("cpu 9"));
     submit(&mut world, "fits", demand("cpu 8"));
     assert_snapshot!(world.decide(), @"release fits #1 a(n0 n1 n0 n1)");
-    assert_snapshot!(world.why("too-much"), @"#1 ExceedsFleet: needs 2 ps pods × cpu 9 and 2 worker pods × nvidia.com/gpu 8; a has room for 0 worker of 2; it would not fit even if they were empty");
+    assert_snapshot!(world.why("too-much"), @"#1 ExceedsFleet: needs 2 ps pods × cpu 9 and 2 worker pods × nvidia.com/gpu 8; a has room for 0 of 2 worker pods; it would not fit even if they were empty");
 }
 
 #[test]
