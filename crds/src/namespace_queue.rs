@@ -5,7 +5,7 @@
 
 use crate::capacity_policy::JobCounts;
 use crate::loose::{QuantityText, lenient};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -93,6 +93,10 @@ pub struct NamespaceQueueStatus {
     /// 100 do.
     #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub pending_ahead: Option<i64>,
+    /// When the last of its pending jobs is expected to start at the latest, if that is known. In a queue with more
+    /// than 100 it is the last of the first 100.
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub last_pending_start: Option<Time>,
 }
 
 /// One resource of a queue, as a namespace sees it.

@@ -5,9 +5,12 @@
 //! user submits a template ───────────► /mutate/templates ──────────────► the user is recorded in it
 //! Muster asks whether it is reached ─► /probe ─────────────────────────► answered with an annotation
 //! user edits a template ─────────────► /validate/templates[/managed] ────► refused where it would fail later,
-//!                                                                       or where the queue is not the user's
+//!                                                                       or where the queue is not the user's;
+//!                                                                       a warning says when it may start
+//! what looks as if it were queued ───► /warn/objects, /warn/namespaces, /warn/policies ─► a warning
 //! Secret muster-webhook-tls ─► certs ─► server (hot reload), registrations (caBundle)
 //! watch of bindings ─► released ─► templates
+//! watches of queues and of what Muster publishes of them ─► published ─► outlook
 //! ```
 //!
 //! A handler decides from its request and from memory. It makes one kind of API call: a SubjectAccessReview
@@ -17,18 +20,22 @@
 
 mod apart;
 mod body;
+pub mod bounds;
 pub mod certs;
 pub mod gate;
 pub mod load;
 pub mod metrics;
+pub mod outlook;
 pub mod permits;
 mod probe;
+pub mod published;
 pub mod queues;
 pub mod register;
 pub mod released;
 pub mod review;
 pub mod server;
 pub mod templates;
+pub mod unqueued;
 pub mod users;
 
 pub use apart::run_apart;
@@ -38,6 +45,7 @@ use crate::certs::{CertKeeper, Keyring, Lifetimes};
 use crate::load::{RequestBudget, RequestLimits};
 use crate::metrics::WebhookMetrics;
 use crate::permits::Permits;
+use crate::published::PublishedIndex;
 use crate::queues::QueueIndex;
 use crate::released::ReleasedIndex;
 use crate::server::Handlers;
@@ -47,6 +55,8 @@ use axum_server::tls_rustls::RustlsConfig;
 use crds::capacity_policy::CapacityPolicy;
 use crds::kubernetes::Namespace;
 use crds::muster_config::MusterConfig;
+use crds::namespace_queue::NamespaceQueue;
+use crds::queue::Queue;
 use kube::{Api, Client};
 use runtime::{Health, ReadyFlag, Registry, RightsCache, WatchOptions};
 use std::collections::BTreeSet;
@@ -175,8 +185,10 @@ pub async fn run_on(
 
     let released = ReleasedIndex::default();
     let watching = watch_released(client.clone(), released.clone(), cancel.clone());
+    let published = PublishedIndex::default();
+    watch_published(&client, &published, &cancel);
     let permits = Permits {
-        queues: watch_queues(&client, &cancel),
+        queues: watch_queues(&client, &published, &cancel),
         rights: RightsCache::new(client.clone()),
     };
 
@@ -190,6 +202,7 @@ pub async fn run_on(
         metrics: metrics.clone(),
         load: RequestBudget::new(options.limits),
         permits,
+        published,
     };
     let listener = server::listen(socket)?;
     let address = listener.local_addr()?;
@@ -309,7 +322,11 @@ async fn drain(handle: Handle<SocketAddr>, ready: ReadyFlag, cancel: Cancellatio
 
 /// Watches capacity policies, namespaces and the MusterConfig until `cancel`. If Muster may not watch them, no queue is
 /// closed here; the controller still checks.
-fn watch_queues(client: &Client, cancel: &CancellationToken) -> QueueIndex {
+fn watch_queues(
+    client: &Client,
+    published: &PublishedIndex,
+    cancel: &CancellationToken,
+) -> QueueIndex {
     let queues = QueueIndex::default();
     let options = WatchOptions {
         denied_is_listed: true,
@@ -342,11 +359,14 @@ fn watch_queues(client: &Client, cancel: &CancellationToken) -> QueueIndex {
         namespaces,
         cancel.clone(),
     );
-    let index = queues.clone();
+    let (index, published) = (queues.clone(), published.clone());
     tokio::spawn(async move {
         loop {
             tokio::select! {
-                Some(delta) = policy.recv() => index.policy(delta),
+                Some(delta) = policy.recv() => {
+                    published.policy(&delta);
+                    index.policy(delta);
+                }
                 Some(delta) = namespace.recv() => index.namespace(delta),
                 Some(delta) = config.recv() => index.config(delta),
                 else => return,
@@ -354,6 +374,40 @@ fn watch_queues(client: &Client, cancel: &CancellationToken) -> QueueIndex {
         }
     });
     queues
+}
+
+/// Feeds `published` from watches of Queues and NamespaceQueues until `cancel`. If Muster may not watch them, nothing
+/// is known of them.
+fn watch_published(client: &Client, published: &PublishedIndex, cancel: &CancellationToken) {
+    let options = WatchOptions::default();
+    let (queues, mut queue) = mpsc::channel(DELTAS);
+    let (of_namespaces, mut of_namespace) = mpsc::channel(DELTAS);
+    runtime::watch(
+        Api::<Queue>::all(client.clone()),
+        options.clone(),
+        "queues (webhook)",
+        |delta| delta,
+        queues,
+        cancel.clone(),
+    );
+    runtime::watch(
+        Api::<NamespaceQueue>::all(client.clone()),
+        options,
+        "namespacequeues (webhook)",
+        |delta| delta,
+        of_namespaces,
+        cancel.clone(),
+    );
+    let index = published.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                Some(delta) = queue.recv() => index.queue(delta),
+                Some(delta) = of_namespace.recv() => index.of_namespace(delta),
+                else => return,
+            }
+        }
+    });
 }
 
 /// Feeds `released` from a watch of bindings.

@@ -3,7 +3,9 @@
 //!
 //! Until all have listed nothing is known, and every answer says so.
 
-use crds::capacity_policy::{CapacityPolicy, RefusedClass, closed_to, refused_class};
+use crds::capacity_policy::{
+    CapacityPolicy, CapacityPolicyStop, RefusedClass, closed_to, refused_class,
+};
 use crds::kubernetes::Namespace;
 use crds::muster_config::{self, MusterConfig};
 use parking_lot::RwLock;
@@ -88,6 +90,37 @@ impl QueueIndex {
             Delta::Gone(key) => _ = index.namespaces.remove(&key.name),
             Delta::Listed => index.namespaces_listed = true,
         }
+    }
+
+    /// Returns the policy of a queue, without its status.
+    #[must_use]
+    pub fn policy_of(&self, queue: &str) -> Option<CapacityPolicy> {
+        self.0.read().policies.get(queue).cloned()
+    }
+
+    /// Returns true once all policies are known.
+    #[must_use]
+    pub fn has_policies(&self) -> bool {
+        self.0.read().policies_listed
+    }
+
+    /// Returns the word with which its policy stops a queue, if it does.
+    #[must_use]
+    pub fn stop_of(&self, queue: &str) -> Option<&'static str> {
+        let index = self.0.read();
+        let stop = index.policies.get(queue)?.spec.stop_policy.as_ref()?;
+        match stop.known()? {
+            CapacityPolicyStop::None => None,
+            CapacityPolicyStop::Hold => Some("Hold"),
+            CapacityPolicyStop::HoldAndDrain => Some("HoldAndDrain"),
+        }
+    }
+
+    /// Returns the labels of a namespace; `None` if it is unknown.
+    #[must_use]
+    pub fn labels_of(&self, namespace: &str) -> Option<BTreeMap<String, String>> {
+        let index = self.0.read();
+        Some(index.namespaces.get(namespace)?.labels.clone())
     }
 
     /// Returns the queue of a template; `None` while that is unknown.

@@ -3,12 +3,16 @@
 //! They are applied server-side as a whole, so that applying them again undoes any change.
 
 use crate::WebhookTarget;
-use crate::server::{GATE_NAMESPACE, GATE_SCHEDULER, PROBE, TEMPLATES, TEMPLATES_MANAGED, USERS};
+use crate::server::{
+    GATE_NAMESPACE, GATE_SCHEDULER, PROBE, TEMPLATES, TEMPLATES_MANAGED, USERS, WARN_NAMESPACES,
+    WARN_OBJECTS, WARN_POLICIES,
+};
 use crate::templates::SCALE;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crds::names::{
-    MANAGED_LABEL, SCHEDULER_NAME, SYSTEM_NAMESPACE, WEBHOOK_PROBE, WEBHOOK_PROBE_LABEL,
+    GROUP, MANAGED_LABEL, QUEUE_KEY, SCHEDULER_NAME, SYSTEM_NAMESPACE, WEBHOOK_PROBE,
+    WEBHOOK_PROBE_LABEL,
 };
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -32,6 +36,8 @@ const FIELD_MANAGER: &str = "muster-webhook";
 const CALL_LIMIT: Duration = Duration::from_secs(10);
 /// Seconds that an API server waits for an answer.
 const TIMEOUT_SECONDS: u32 = 3;
+/// The same where the answer is a warning only.
+const WARNING_TIMEOUT_SECONDS: u32 = 1;
 
 /// Applies both configurations for a webhook at `target` whose CAs are in `bundle` (PEM).
 ///
@@ -146,6 +152,14 @@ fn probe(target: &WebhookTarget, bundle: &str) -> WebhookEntry {
 /// The validation of templates. It is ignored while the webhook is away: it gives early answers, and the
 /// controller enforces everything.
 fn validating(target: &WebhookTarget, bundle: &str) -> Value {
+    let [managed, others] = checking(target, bundle);
+    let [objects, mislabelled, labels, policies] = warning(target, bundle);
+    let entries = [managed, others, objects, mislabelled, labels, policies];
+    configuration("ValidatingWebhookConfiguration", entries)
+}
+
+/// The entries that may refuse a template.
+fn checking(target: &WebhookTarget, bundle: &str) -> [WebhookEntry; 2] {
     let mut managed = entry(
         "namespace.templates.muster.io",
         target,
@@ -160,7 +174,57 @@ fn validating(target: &WebhookTarget, bundle: &str) -> Value {
     others.set("rules", with_scale(template_rules(&["UPDATE"])));
     others.set("namespaceSelector", namespaces(false));
     others.set("failurePolicy", json!("Ignore"));
-    configuration("ValidatingWebhookConfiguration", [managed, others])
+    [managed, others]
+}
+
+/// The entries that only warn. An API server waits little for them, and does without them while the webhook is away.
+fn warning(target: &WebhookTarget, bundle: &str) -> [WebhookEntry; 4] {
+    let entry = |name: &str, path: &str| {
+        let mut entry = entry(name, target, path, bundle);
+        entry.set("failurePolicy", json!("Ignore"));
+        entry.set("timeoutSeconds", json!(WARNING_TIMEOUT_SECONDS));
+        entry
+    };
+    let all = |groups: &str, resources: &str, operations: &[&str], scope: &str| {
+        json!([{
+            "apiGroups": [groups],
+            "apiVersions": ["*"],
+            "resources": [resources],
+            "operations": operations,
+            "scope": scope,
+        }])
+    };
+    let names_queue =
+        |operator: &str| json!({"matchExpressions": [{"key": QUEUE_KEY, "operator": operator}]});
+    let written = ["CREATE", "UPDATE"];
+
+    let mut objects = entry("objects.warnings.muster.io", WARN_OBJECTS);
+    objects.set("rules", all("*", "*", &["CREATE"], "Namespaced"));
+    objects.set("objectSelector", names_queue("Exists"));
+    objects.set("namespaceSelector", namespaces_where(&[]));
+
+    let mut mislabelled = entry("mislabelled.warnings.muster.io", WARN_OBJECTS);
+    mislabelled.set("rules", template_rules(&["CREATE"]).into());
+    mislabelled.set("objectSelector", names_queue("DoesNotExist"));
+    let wrong = [
+        json!({"key": MANAGED_LABEL, "operator": "Exists"}),
+        json!({"key": MANAGED_LABEL, "operator": "NotIn", "values": ["true", "false"]}),
+    ];
+    mislabelled.set("namespaceSelector", namespaces_where(&wrong));
+
+    let mut labels = entry("namespaces.warnings.muster.io", WARN_NAMESPACES);
+    labels.set("rules", all("", "namespaces", &written, "Cluster"));
+    // Other changes of a namespace say nothing new.
+    let expression = "object.metadata.?labels.orValue({}).exists(key, key.contains('muster')) && (oldObject == null \
+                      || oldObject.metadata.?labels.orValue({}) != object.metadata.labels)";
+    labels.set(
+        "matchConditions",
+        json!([{"name": "labels", "expression": expression}]),
+    );
+
+    let mut policies = entry("policies.warnings.muster.io", WARN_POLICIES);
+    policies.set("rules", all(GROUP, "capacitypolicies", &written, "Cluster"));
+    [objects, mislabelled, labels, policies]
 }
 
 /// Returns one rule for each API group of the known kinds. A group or resource that the server does not
@@ -205,17 +269,21 @@ fn rules(operations: &[&str], resource: impl Fn(&KnownKind) -> Option<String>) -
 /// Selects labelled namespaces, or all others; never system namespaces.
 fn namespaces(managed: bool) -> Value {
     let operator = if managed { "In" } else { "NotIn" };
-    json!({"matchExpressions": [
-        {"key": MANAGED_LABEL, "operator": operator, "values": ["true"]},
-        {
-            "key": "kubernetes.io/metadata.name",
-            "operator": "NotIn",
-            "values": [
-                "kube-system", "kube-public", "kube-node-lease", "karmada-system",
-                "karmada-cluster", SYSTEM_NAMESPACE,
-            ],
-        },
-    ]})
+    namespaces_where(&[json!({"key": MANAGED_LABEL, "operator": operator, "values": ["true"]})])
+}
+
+/// Selects namespaces by their labels; never system namespaces.
+fn namespaces_where(expressions: &[Value]) -> Value {
+    let no_system_namespace = json!({
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": [
+            "kube-system", "kube-public", "kube-node-lease", "karmada-system",
+            "karmada-cluster", SYSTEM_NAMESPACE,
+        ],
+    });
+    let expressions = [expressions, &[no_system_namespace]].concat();
+    json!({ "matchExpressions": expressions })
 }
 
 /// One webhook of a configuration.

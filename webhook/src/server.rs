@@ -4,14 +4,18 @@
 //! says what happens to those that cannot be read.
 
 use crate::body::{RequestBody, RequestRefusal, read};
+use crate::bounds;
 use crate::gate::{self, GateRegistration, GateVerdict};
 use crate::load::{RequestBudget, RequestSlot};
 use crate::metrics::{RequestOutcome, WebhookMetrics};
+use crate::outlook;
 use crate::permits::{Checked, Permits};
 use crate::probe;
+use crate::published::PublishedIndex;
 use crate::released::ReleasedIndex;
 use crate::review::{ReviewAnswer, ReviewRequest, ReviewResponse};
 use crate::templates::{self, TemplateRegistration};
+use crate::unqueued;
 use crate::users;
 use anyhow::Context as _;
 use axum::Router;
@@ -20,6 +24,7 @@ use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use jiff::Timestamp;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use std::io;
@@ -40,6 +45,13 @@ pub const TEMPLATES: &str = "/validate/templates";
 /// `/mutate/templates`: the user and the permitted queue of templates in managed namespaces.
 pub const USERS: &str = "/mutate/templates";
 
+/// `/warn/objects`: objects that name a queue, and jobs in namespaces whose label has no effect.
+pub const WARN_OBJECTS: &str = "/warn/objects";
+/// `/warn/namespaces`: namespaces with labels that may be meant for Muster.
+pub const WARN_NAMESPACES: &str = "/warn/namespaces";
+/// `/warn/policies`: capacity policies.
+pub const WARN_POLICIES: &str = "/warn/policies";
+
 /// `/probe`: the dry run that tests whether the API server reaches the webhook.
 pub const PROBE: &str = "/probe";
 
@@ -59,6 +71,8 @@ pub struct Handlers {
     pub load: RequestBudget,
     /// Who may use which queue.
     pub permits: Permits,
+    /// What is published of the queues.
+    pub published: PublishedIndex,
 }
 
 /// Most connections that wait to be accepted; the standard library's default.
@@ -101,6 +115,9 @@ pub fn router(handlers: Handlers) -> Router {
         .route(TEMPLATES_MANAGED, post(templates_managed))
         .route(TEMPLATES, post(templates_elsewhere))
         .route(USERS, post(template_users))
+        .route(WARN_OBJECTS, post(warn_objects))
+        .route(WARN_NAMESPACES, post(warn_namespaces))
+        .route(WARN_POLICIES, post(warn_policies))
         .route(PROBE, post(answer_probe))
         // Nothing is served before the certificate is loaded, so an answer proves that it is.
         .route("/readyz", get(async || "ok\n"))
@@ -133,7 +150,10 @@ async fn templates_managed(State(handlers): State<Handlers>, body: RequestBody) 
     };
     received.answer(&handlers, |request| {
         let answer = template_answer(TemplateRegistration::Managed, request, &handlers.released);
-        with_checked(answer, checked, request)
+        let answer = with_checked(answer, checked, request);
+        let (queues, published) = (&handlers.permits.queues, &handlers.published);
+        let outlook = || outlook::of_template(request, queues, published, Timestamp::now());
+        with_warnings(answer, outlook)
     })
 }
 
@@ -162,12 +182,45 @@ async fn template_users(State(handlers): State<Handlers>, body: RequestBody) -> 
     })
 }
 
+async fn warn_objects(State(handlers): State<Handlers>, body: RequestBody) -> Response {
+    let received = Received::read(WARN_OBJECTS, body);
+    received.warn(&handlers, |request| {
+        unqueued::of_object(request, &handlers.permits.queues)
+    })
+}
+
+async fn warn_namespaces(State(handlers): State<Handlers>, body: RequestBody) -> Response {
+    let received = Received::read(WARN_NAMESPACES, body);
+    received.warn(&handlers, unqueued::of_namespace)
+}
+
+async fn warn_policies(State(handlers): State<Handlers>, body: RequestBody) -> Response {
+    let received = Received::read(WARN_POLICIES, body);
+    received.warn(&handlers, |request| {
+        bounds::of_policy(request, &handlers.permits.queues, &handlers.published)
+    })
+}
+
 async fn answer_probe(State(handlers): State<Handlers>, body: RequestBody) -> Response {
     let received: Received<IgnoredAny> = Received::read(PROBE, body);
     received.answer(&handlers, |_| ReviewAnswer::Allow {
         patch: probe::answer(),
         warnings: Vec::new(),
     })
+}
+
+/// Adds warnings to an answer that allows the request.
+fn with_warnings(answer: ReviewAnswer, more: impl FnOnce() -> Vec<String>) -> ReviewAnswer {
+    match answer {
+        ReviewAnswer::Allow {
+            patch,
+            mut warnings,
+        } => {
+            warnings.extend(more());
+            ReviewAnswer::Allow { patch, warnings }
+        }
+        denied @ ReviewAnswer::Deny { .. } => denied,
+    }
 }
 
 /// Adds the result of the permission check to an answer that allows the request.
@@ -185,17 +238,7 @@ fn with_checked(
             tracing::info!(namespace, name, ?denial, message, "template refused");
             ReviewAnswer::Deny { denial, message }
         }
-        (
-            ReviewAnswer::Allow {
-                patch,
-                warnings: said,
-            },
-            None,
-        ) => ReviewAnswer::Allow {
-            patch,
-            warnings: said.into_iter().chain(warnings).collect(),
-        },
-        (denied, _) => denied,
+        (answer, _) => with_warnings(answer, || warnings),
     }
 }
 
@@ -282,6 +325,22 @@ impl<T: DeserializeOwned> Received<T> {
             start,
             request,
         }
+    }
+
+    /// Allows the request with warnings. What cannot be read gets an HTTP error and passes, because these registrations
+    /// are ignored on failure.
+    fn warn(
+        mut self,
+        handlers: &Handlers,
+        warnings: impl FnOnce(&ReviewRequest<T>) -> Vec<String>,
+    ) -> Response {
+        if let Err(RequestRefusal::Denied { message, .. }) = self.request {
+            let code = StatusCode::PAYLOAD_TOO_LARGE;
+            self.request = Err(RequestRefusal::Http(code, message));
+        }
+        self.answer(handlers, |request| {
+            with_warnings(ReviewAnswer::allow(), || warnings(request))
+        })
     }
 
     /// Answers the request and counts it.

@@ -69,7 +69,7 @@ pub use growth::{Growth, growth, growth_beside_replicas};
 pub use images::{full_image_name, images};
 pub use kinds::{
     KnownKind, divisible_kind, holds_replicas, is_known_kind, is_stand_in, known_kinds,
-    may_start_pods, unselected_advice, unselected_kinds,
+    may_start_pods, unqueued_advice, unselected_advice, unselected_kinds,
 };
 pub use labels::{HOLD_LABEL, PRIORITY_CLASS_LABEL, is_on_hold, labelled_class};
 pub use member_rules::{

@@ -16,6 +16,7 @@ use engine::facts::Share;
 use engine::{
     Amount, JobKey, JobState, QueueName, QueueUsage, Reason, ResourceName, Resources, Time,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as MetaTime;
 use kube::Resource;
 use kube::api::ApiResource;
 use serde_json::json;
@@ -165,22 +166,30 @@ fn status(
         reason: &reason,
         message: &message,
     };
-    let generation = seen.metadata.generation;
-    conditions::set(
-        &mut conditions,
-        &statement,
-        generation,
-        crds::record::timestamp(now),
-    );
+    let (generation, at) = (seen.metadata.generation, crds::record::timestamp(now));
+    conditions::set(&mut conditions, &statement, generation, at);
     let mut pending = view.engine.first_pending(queue, SEARCHED);
     let ahead = pending.position(|job| &*job.namespace == namespace);
+    let last_start = last_pending_start(view, queue).filter(|start| start.0 > at);
     NamespaceQueueStatus {
         conditions,
         resources: resources(policy, part, usage, free),
         counts: part.counts.clone(),
         queue_pending: usage.pending_jobs.into(),
         pending_ahead: ahead.and_then(|ahead| i64::try_from(ahead).ok()),
+        last_pending_start: last_start,
     }
+}
+
+/// Returns the latest expected start of the last pending job of a queue of which one is shown. It is what the job's
+/// PodGroup shows, and not a fresh estimate, so that it changes as seldom.
+fn last_pending_start(view: View<'_>, queue: &QueueName) -> Option<MetaTime> {
+    let shown = |job: &JobKey| {
+        let status = view.mirror.podgroups().get(job)?.status.as_ref()?;
+        status.federation.as_ref()?.start.as_ref()?.latest.clone()
+    };
+    let pending = view.engine.first_pending(queue, SEARCHED);
+    pending.filter_map(shown).last()
 }
 
 /// Returns whether jobs of a namespace may be admitted from a queue, and why not.

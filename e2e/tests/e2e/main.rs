@@ -108,3 +108,4 @@ mod upgrade_crowd;
 mod upstream_examples;
 mod users;
 mod volcano_podgroups;
+mod warnings;

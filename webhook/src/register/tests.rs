@@ -1,6 +1,7 @@
 use super::*;
 
 mod validating;
+mod warning;
 
 #[test]
 fn configurations_for_a_url() {

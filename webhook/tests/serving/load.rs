@@ -11,6 +11,7 @@ use webhook::certs::Lifetimes;
 use webhook::load::{RequestBudget, RequestLimits};
 use webhook::metrics::WebhookMetrics;
 use webhook::permits::Permits;
+use webhook::published::PublishedIndex;
 use webhook::queues::QueueIndex;
 use webhook::released::ReleasedIndex;
 use webhook::server::Handlers;
@@ -107,6 +108,7 @@ async fn a_large_review_is_denied_while_there_is_no_space_for_it() {
             queues: QueueIndex::default(),
             rights: RightsCache::new(FakeApi::new().client()),
         },
+        published: PublishedIndex::default(),
     });
     let body = padded(5_000_000);
     let request = Request::post("/validate/templates")
@@ -145,6 +147,7 @@ async fn requests_above_the_limit_are_refused_at_once() {
             queues: QueueIndex::default(),
             rights: RightsCache::new(FakeApi::new().client()),
         },
+        published: PublishedIndex::default(),
     });
     let whole = || {
         let body = serde_json::to_vec(&json!({"request": creation()})).unwrap();

@@ -4,6 +4,7 @@
 
 mod certificates;
 mod load;
+mod warnings;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

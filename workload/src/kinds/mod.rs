@@ -20,7 +20,7 @@ pub(crate) mod volcano;
 
 pub(crate) use kind::{PartFields, WorkloadKind, only_one_cluster_resolves};
 pub(crate) use unselected::maker_advice;
-pub use unselected::{unselected_advice, unselected_kinds};
+pub use unselected::{unqueued_advice, unselected_advice, unselected_kinds};
 
 use serde_json::Value;
 

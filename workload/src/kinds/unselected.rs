@@ -6,6 +6,7 @@
 //! like those of a user.
 
 use super::{OTHER_KINDS, known_kinds};
+use serde_json::Value;
 
 /// Returns group and name of each kind that starts pods and that no policy of Muster selects.
 pub fn unselected_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -36,6 +37,44 @@ fn advice(api_version: &str, kind: &str) -> String {
             kinds.join(", ")
         )
     })
+}
+
+/// Returns, in short, what a user can do with an object that starts pods, or makes jobs, and is of no kind that is
+/// queued; `None` for all others.
+#[must_use]
+pub fn unqueued_advice(object: &Value) -> Option<String> {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if super::is_known_kind(api_version, kind) {
+        return None;
+    }
+    let starts = super::may_start_pods(api_version, kind) || has_pod_template(object, DEEPEST);
+    maker_advice(api_version, kind).or_else(|| {
+        starts.then(|| {
+            format!(
+                "Muster queues {api_version} {kind} only where Karmada can tell its size and a PropagationPolicy with \
+                 schedulerName: muster selects it (docs/reference/jobs.md)"
+            )
+        })
+    })
+}
+
+/// How deep a pod template is searched for.
+const DEEPEST: usize = 8;
+
+/// Returns true if a field `template` with containers is somewhere in `value`.
+fn has_pod_template(value: &Value, depth: usize) -> bool {
+    let Some(less) = depth.checked_sub(1) else {
+        return false;
+    };
+    match value {
+        Value::Object(fields) => fields.iter().any(|(name, field)| {
+            let is_template = name == "template" && field["spec"]["containers"].is_array();
+            is_template || has_pod_template(field, less)
+        }),
+        Value::Array(items) => items.iter().any(|item| has_pod_template(item, less)),
+        _ => false,
+    }
 }
 
 /// Returns what a user can do with an object of a kind that only makes jobs; `None` for other kinds.

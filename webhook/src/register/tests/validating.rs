@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn the_validating_configuration_for_a_url() {
     let target = WebhookTarget::Url("https://127.0.0.1:9443/".to_owned());
-    insta::assert_yaml_snapshot!(validating(&target, "PEM"), @r#"
+    insta::assert_yaml_snapshot!(configuration("ValidatingWebhookConfiguration", checking(&target, "PEM")), @r#"
     apiVersion: admissionregistration.k8s.io/v1
     kind: ValidatingWebhookConfiguration
     metadata:
