@@ -19,7 +19,7 @@ use engine::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as MetaTime;
 use kube::Resource;
 use kube::api::ApiResource;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -106,6 +106,13 @@ impl Publishing<'_> {
             let status = status(view, seen, (namespace, queue), (part, usage, free), now);
             if seen.status.as_ref() != Some(&status) {
                 let target = target_in::<NamespaceQueue>(Some(namespace), queue.as_str());
+                let mut status = json!(status);
+                // A merge patch removes a field only if it says so.
+                for field in ["pendingAhead", "lastPendingStart"] {
+                    if status.get(field).is_none() {
+                        status[field] = Value::Null;
+                    }
+                }
                 self.publisher
                     .status
                     .write(target, json!({ "status": status }));

@@ -40,6 +40,32 @@ async fn a_namespace_sees_what_it_uses_and_may_use_of_its_queue() {
     assert_eq!((shown.queue_pending, shown.pending_ahead), (1, Some(0)));
     let open = &shown.conditions[0];
     assert_eq!((&*open.type_, &*open.status), ("Open", "True"));
+    assert_eq!(shown.last_pending_start, None, "nothing is expected yet");
+}
+
+/// As the job's PodGroup shows it, until that time has come.
+#[tokio::test(start_paused = true)]
+async fn a_queue_shows_when_its_last_pending_job_is_expected_to_start() {
+    let mut stage = stage().await;
+    stage.job("a", 3);
+    stage.job("b", 2);
+    stage.rest_later(&["a", "b"], 6_000).await;
+    let now = crds::record::timestamp(stage.now());
+    for (minutes, is_shown) in [(20, true), (-20, false)] {
+        let latest = jiff::Timestamp::from_second(now.as_second() + minutes * 60).unwrap();
+        let start = json!({"latest": latest.to_string(), "basis": "1 job ahead"});
+        let podgroup = json!({
+            "metadata": {"name": "b", "namespace": "team"},
+            "spec": {}, "status": {"federation": {"start": start}},
+        });
+        stage.take(Input::PodGroup(Delta::Upserted(read(podgroup))));
+        stage.shown_queue(&["a", "b"]).await;
+        // A status is written once a second at most.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let shown = stage.shown_queue(&["a", "b"]).await.last_pending_start;
+        let expected = is_shown.then_some(latest);
+        assert_eq!(shown.map(|start| start.0), expected);
+    }
 }
 
 /// No job asks: the namespace has none.
