@@ -8,10 +8,13 @@ mod places;
 mod pods;
 mod queue;
 mod simulate;
+mod span;
 
 pub(crate) use completion::CompletionTarget;
 pub(crate) use connection::KubectlConnection;
-pub(crate) use jobs::{ActArgs, JobFilter, JobsCommand, MoveCommand, NamedJobs, PriorityCommand};
+pub(crate) use jobs::{
+    ActArgs, JobFilter, JobOrder, JobsCommand, MoveCommand, NamedJobs, PriorityCommand,
+};
 pub(crate) use output::{DryRun, Format, ListArgs, OutputArgs, WriteArgs};
 pub(crate) use places::{
     ClearNodesArgs, DrainCommand, NodesAct, NodesCommand, PoolsCommand, UndrainCommand,
@@ -19,6 +22,7 @@ pub(crate) use places::{
 pub(crate) use pods::{EventsCommand, LogsCommand, PodChoice, PodsCommand};
 pub(crate) use queue::QueueCommand;
 pub(crate) use simulate::{ChangeArgs, QueueField, SimulateCommand};
+pub(crate) use span::Span;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -43,7 +47,7 @@ pub(crate) enum CliCommand {
     /// List the jobs that Muster manages
     ///
     /// They are listed by queue: first those that are admitted, then the pending ones in their order, and
-    /// last those that ended.
+    /// last those that ended within an hour. json, yaml and name list all of them.
     Jobs(JobsCommand),
     /// Show why a job waits, what would help, and when it may start
     Explain {

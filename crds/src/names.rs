@@ -158,6 +158,20 @@ pub fn is_system_namespace(namespace: &str) -> bool {
     ) || namespace.starts_with(EXECUTION_NAMESPACE_PREFIX)
 }
 
+/// Returns the user as which the jobs of a submitter count; empty if that is their namespace. Who may edit a namespace
+/// may create any number of service accounts there and submit as each of them, so they count as one user, named as
+/// their namespace. Kubernetes' own accounts submit for others: who created a CronJob is not known.
+#[must_use]
+pub fn counted_user(submitter: &str) -> &str {
+    let account = submitter.strip_prefix("system:serviceaccount:");
+    let namespace = account.and_then(|account| account.split(':').next());
+    match namespace {
+        Some(namespace) if !is_system_namespace(namespace) => namespace,
+        None if !submitter.starts_with("system:") => submitter,
+        _ => "",
+    }
+}
+
 /// Returns the namespace of a member's Works.
 #[must_use]
 pub fn execution_namespace(cluster: &str) -> String {
@@ -180,4 +194,27 @@ pub fn kubectl_kind(api_version: &str, kind: &str) -> String {
 #[must_use]
 pub fn binding_name(kind: &str, name: &str) -> String {
     format!("{name}-{kind}").to_lowercase().replace(':', ".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted_user;
+
+    #[test]
+    fn service_accounts_count_as_their_namespace_and_those_of_the_system_as_no_user() {
+        for (submitter, user) in [
+            ("ann", "ann"),
+            ("oidc:ann@example.com", "oidc:ann@example.com"),
+            ("", ""),
+            ("system:serviceaccount:team-a:train-1", "team-a"),
+            ("system:serviceaccount:team-a:train-2", "team-a"),
+            ("system:serviceaccount:argo:workflows", "argo"),
+            ("system:serviceaccount:kube-system:cronjob-controller", ""),
+            ("system:serviceaccount:karmada-system:any", ""),
+            ("system:kube-controller-manager", ""),
+            ("system:admin", ""),
+        ] {
+            assert_eq!(counted_user(submitter), user, "{submitter}");
+        }
+    }
 }

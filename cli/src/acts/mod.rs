@@ -33,11 +33,12 @@ pub(crate) const FIELD_MANAGER: &str = "kubectl-muster";
 /// Runs the command.
 pub(crate) async fn run(
     act: JobAct,
-    named: NamedJobs,
+    mut named: NamedJobs,
     connection: &KubectlConnection,
 ) -> Result<ExitCode> {
     named.check()?;
     let client = connect::connect(connection).await?;
+    jobs::mine::resolve(&mut named.act.filter, &client).await?;
     act.check(&client).await?;
     let (jobs, errors) = chosen(&named, &client).await?;
     for error in &errors {

@@ -134,9 +134,9 @@ async fn several_jobs_are_shown_first_and_each_succeeds_or_fails_by_itself() {
     });
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
     2 jobs will be cancelled:
-    NAME    KIND        QUEUE    STATUS   REASON            PRIORITY   POS   PODS   CLUSTERS
-    next    job.batch   vision   Queued   WaitingForQuota   10         1     0/4    <none>
-    tenth   job.batch   vision   Queued   BehindHead        10         10+   0/4    <none>
+    NAME    KIND        QUEUE    USER     STATUS   REASON            POS   GPUS     PODS   CLUSTERS   RUNTIME
+    next    job.batch   vision   bob      Queued   WaitingForQuota   1     16       0/4    <none>     0s/90s
+    tenth   job.batch   vision   <none>   Queued   BehindHead        10+   <none>   0/4    <none>     <none>
     ");
     api.fault(1, Fault::Status(403, "forbidden"), |request| {
         request.verb == "DELETE"

@@ -1,13 +1,13 @@
 //! The flags that choose jobs, and the commands that act on several of them.
 
-use super::{Cli, ListArgs, WriteArgs};
+use super::{Cli, ListArgs, Span, WriteArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory};
+use clap::{Args, CommandFactory, ValueEnum};
 use crds::podgroup::StatusWord;
 
 /// Which jobs, by what they are.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, Clone, Args)]
 pub(crate) struct JobFilter {
     /// Jobs of all namespaces
     #[arg(long, short = 'A')]
@@ -21,6 +21,12 @@ pub(crate) struct JobFilter {
     /// Only jobs in one of these states
     #[arg(long, value_parser = job_status(), value_delimiter = ',', ignore_case = true)]
     pub(crate) status: Vec<StatusWord>,
+    /// Only my jobs
+    #[arg(long, conflicts_with = "user_name")]
+    pub(crate) mine: bool,
+    /// Only jobs of this user, as the column USER shows it (--user is the kubeconfig's)
+    #[arg(long, value_name = "USER")]
+    pub(crate) user_name: Option<String>,
 }
 
 /// Returns the parser of the status of a job, which knows what each word means.
@@ -34,16 +40,50 @@ fn job_status() -> impl TypedValueParser<Value = StatusWord> {
 impl JobFilter {
     /// Returns true if it selects jobs, and is more than the place to look in.
     pub(crate) fn selects(&self) -> bool {
-        self.selector.is_some() || self.queue.is_some() || !self.status.is_empty()
+        let by_user = self.mine || self.user_name.is_some();
+        by_user || self.selector.is_some() || self.queue.is_some() || !self.status.is_empty()
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Clone, Args)]
 pub(crate) struct JobsCommand {
     #[command(flatten)]
     pub(crate) filter: JobFilter,
+    /// Ended jobs only if they ended within this time (2h, 3d); without it and --all, tables have those of an hour
+    #[arg(long, value_name = "DURATION", conflicts_with = "all")]
+    pub(crate) since: Option<Span>,
+    /// All jobs that ended
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// The order of the list
+    #[arg(
+        long,
+        value_enum,
+        value_name = "ORDER",
+        default_value_t,
+        hide_default_value = true
+    )]
+    pub(crate) sort_by: JobOrder,
     #[command(flatten)]
     pub(crate) list: ListArgs,
+}
+
+/// The order of a list of jobs.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum JobOrder {
+    /// By queue: what is placed, what waits in its order, what ended
+    #[default]
+    Queue,
+    /// By name
+    Name,
+    /// By user
+    User,
+    /// The most devices first
+    Gpus,
+    /// The longest run time first
+    Runtime,
+    /// The oldest first
+    Age,
 }
 
 #[derive(Debug, Default, Args)]
@@ -66,7 +106,7 @@ impl NamedJobs {
         let (kind, text) = match (self.jobs.is_empty(), self.act.filter.selects()) {
             (true, false) => (
                 ErrorKind::MissingRequiredArgument,
-                "name the jobs, or select them with --selector, --queue or --status",
+                "name the jobs, or select them with --selector, --queue, --status, --mine or --user-name",
             ),
             (false, true) => (
                 ErrorKind::ArgumentConflict,

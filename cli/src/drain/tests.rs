@@ -88,15 +88,13 @@ async fn jobs_in_the_cluster_are_shown_first() {
     asks.yes = false;
     let there = cluster::there("gpu-a", &api.client()).await.unwrap();
     let preview = cluster::preview("gpu-a", &there.unwrap());
-    // The age changes by itself.
-    let lines = preview.lines().map(|line| {
-        line.rsplit_once("  ")
-            .map_or(line, |(line, _)| line.trim_end())
-    });
+    // The age and the run time change by themselves.
+    let cut = |line| str::rsplit_once(line, "  ").map_or(line, |(line, _)| line.trim_end());
+    let lines = preview.lines().map(|line| cut(cut(line)));
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
     1 job will be evicted from gpu-a, with all parts, and start again elsewhere when there is room. Those that tolerate muster.io/drain stay:
-    NAMESPACE   NAME   KIND                   QUEUE    STATUS    REASON    PRIORITY   POS      PODS   CLUSTERS
-    vision      runs   job.batch.volcano.sh   vision   Running   Running   10         <none>   5/6    gpu-a:4,gpu-b:2
+    NAMESPACE   NAME   KIND                   QUEUE    USER   STATUS    REASON    POS      GPUS   PODS   CLUSTERS
+    vision      runs   job.batch.volcano.sh   vision   ann    Running   Running   <none>   48     5/6    gpu-a:4,gpu-b:2
     ");
     // Nobody is asked before a dry run.
     for dry_run in [DryRun::Client, DryRun::Server] {

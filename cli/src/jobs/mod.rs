@@ -1,6 +1,8 @@
 //! `jobs`: the jobs that Muster manages, as their PodGroups on the control plane show them.
 
+mod ended;
 mod labels;
+pub(crate) mod mine;
 mod named;
 mod order;
 mod table;
@@ -19,11 +21,13 @@ use crate::output;
 use anyhow::Result;
 use crds::names::kubectl_kind;
 use crds::podgroup::{FederationStatus, PodGroup, PodGroupCondition, StatusWord, condition_type};
+use engine::counted;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
+
 /// A job, by its PodGroup.
 #[derive(Debug, Clone)]
 pub(crate) struct ListedJob {
@@ -155,17 +159,31 @@ pub(crate) async fn list(
     Ok(JobList { jobs, head })
 }
 
-/// Returns true for a job in the queue and one of the states of `filter`.
+/// Returns true for a job of the user, in the queue and in one of the states of `filter`.
 fn is_of(filter: &JobFilter, job: &ListedJob) -> bool {
     let in_queue = |queue: &String| *queue == job.group.spec.queue;
+    let user = job
+        .federation()
+        .and_then(|federation| federation.user.as_ref());
     filter.queue.as_ref().is_none_or(in_queue)
+        && (filter.user_name.is_none() || filter.user_name.as_ref() == user)
         && (filter.status.is_empty() || filter.status.contains(&job.status()))
 }
 
 /// Runs the command. Only `--watch` prints by itself, and then it ends only with an error.
 pub(crate) async fn run(command: &JobsCommand, client: &Client) -> Result<String> {
+    let command = &mine::resolved(command, client).await?;
     let mut labels = TemplateLabels::of(&command.filter, client);
-    let listed = list(&command.filter, &mut labels, client).await?;
+    let mut listed = list(&command.filter, &mut labels, client).await?;
+    let now = Timestamp::now();
+    let hidden = ended::hide(&mut listed.jobs, command, now);
+    order::sort_by(&mut listed.jobs, command.sort_by, now);
+    if hidden > 0 {
+        let ended = counted(hidden, "job");
+        eprintln!(
+            "note: {ended} that ended more than an hour ago left out; --all or --since shows them"
+        );
+    }
     if command.list.watch {
         watch::run(command, listed, labels, client, &mut output::print).await?;
         return Ok(String::new());
@@ -183,7 +201,6 @@ pub(crate) async fn run(command: &JobsCommand, client: &Client) -> Result<String
         Format::Table | Format::Wide => {
             let table = JobTable::of(command);
             let header = (!command.list.no_headers).then(|| table.header());
-            let now = Timestamp::now();
             let rows = listed.jobs.iter().map(|job| table.row(job, now));
             let table = output::table(header, rows);
             Ok(table + &unadmitted::footer(&command.filter, client).await)

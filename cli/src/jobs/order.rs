@@ -1,6 +1,8 @@
 //! The order of a list: by queue, what is placed before what waits, and what ended last.
 
 use super::ListedJob;
+use super::table::run_time;
+use crate::args::JobOrder;
 use crds::podgroup::StatusWord;
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -28,8 +30,29 @@ enum ListStage {
     Ended,
 }
 
+/// Sorts jobs as a list has them without `--sort-by`.
 pub(super) fn sort(jobs: &mut [ListedJob]) {
     jobs.sort_by_cached_key(order);
+}
+
+/// Sorts jobs that are in that order already by another one; jobs that are equal stay as they are.
+pub(super) fn sort_by(jobs: &mut [ListedJob], order: JobOrder, now: Timestamp) {
+    let devices = |job: &ListedJob| job.federation().and_then(|federation| federation.devices);
+    match order {
+        JobOrder::Queue => {}
+        JobOrder::Name => jobs.sort_by_cached_key(ListedJob::name),
+        JobOrder::User => jobs.sort_by_cached_key(|job| {
+            let user = job
+                .federation()
+                .and_then(|federation| federation.user.clone());
+            (user.is_none(), user)
+        }),
+        JobOrder::Gpus => jobs.sort_by_key(|job| Reverse(devices(job))),
+        JobOrder::Runtime => jobs.sort_by_key(|job| Reverse(run_time(job, now))),
+        JobOrder::Age => {
+            jobs.sort_by_cached_key(|job| job.object.creation_timestamp().map(|created| created.0))
+        }
+    }
 }
 
 fn order(job: &ListedJob) -> ListOrder {

@@ -1,10 +1,10 @@
 //! The columns of a list of jobs.
 
 use super::{ListedJob, WaitParts};
-use crate::age::age;
+use crate::age::{age, human};
 use crate::args::{Format, JobsCommand};
 use crate::output;
-use crds::podgroup::FederationStatus;
+use crds::podgroup::{FederationStatus, StatusWord};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -12,14 +12,18 @@ use kube::ResourceExt;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JobTable {
     pub(crate) namespace: bool,
+    /// Two kinds may have jobs of one name.
+    pub(crate) kind: bool,
     pub(crate) wide: bool,
 }
 
 impl JobTable {
     pub(super) fn of(command: &JobsCommand) -> Self {
+        let wide = command.list.output.format == Format::Wide;
         Self {
             namespace: command.filter.all_namespaces,
-            wide: command.list.output.format == Format::Wide,
+            kind: wide,
+            wide,
         }
     }
 
@@ -27,6 +31,7 @@ impl JobTable {
     pub(crate) fn preview(jobs: &[ListedJob], namespace: bool) -> String {
         let table = Self {
             namespace,
+            kind: true,
             wide: false,
         };
         let now = Timestamp::now();
@@ -39,12 +44,16 @@ impl JobTable {
         if self.namespace {
             names.push("NAMESPACE");
         }
+        names.push("NAME");
+        if self.kind {
+            names.push("KIND");
+        }
         names.extend([
-            "NAME", "KIND", "QUEUE", "STATUS", "REASON", "PRIORITY", "POS", "PODS", "CLUSTERS",
+            "QUEUE", "USER", "STATUS", "REASON", "POS", "GPUS", "PODS", "CLUSTERS", RUNTIME,
         ]);
         if self.wide {
             names.extend([
-                "CLASS", "ATTEMPT", "START", "ELIGIBLE", "ADMITTED", "RUNNING",
+                "PRIORITY", "CLASS", "ATTEMPT", "START", "ELIGIBLE", "ADMITTED", "RUNNING",
             ]);
         }
         names.push("AGE");
@@ -62,23 +71,31 @@ impl JobTable {
         if self.namespace {
             cells.push(job.object.namespace().unwrap_or_default());
         }
+        cells.push(job.name());
+        if self.kind {
+            cells.push(job.kind());
+        }
         cells.extend([
-            job.name(),
-            job.kind(),
             job.group.spec.queue.clone(),
+            federation.user.clone().unwrap_or_default(),
             job.status().to_string(),
             job.reason().to_owned(),
-            number(federation.priority).unwrap_or_default(),
             federation
                 .position
                 .map(output::position_text)
                 .unwrap_or_default(),
+            federation
+                .devices
+                .map(|devices| devices.to_string())
+                .unwrap_or_default(),
             pods(job),
             federation.placement_summary.clone().unwrap_or_default(),
+            runtime_of_limit(job, now),
         ]);
         if self.wide {
             let class = job.group.spec.priority_class_name.clone();
             cells.extend([
+                number(federation.priority).unwrap_or_default(),
                 class.unwrap_or_default(),
                 number(federation.attempt).unwrap_or_default(),
                 start(federation),
@@ -92,11 +109,41 @@ impl JobTable {
         cells
     }
 
-    /// Returns the index of the cell that changes by itself.
-    pub(super) fn age_column(self) -> usize {
-        let names = self.header();
-        let age = names.iter().position(|name| *name == "AGE");
-        age.unwrap_or(names.len())
+    /// Returns the cells of a row that do not change by themselves.
+    pub(super) fn lasting(self, row: &[String]) -> Vec<String> {
+        let cells = self.header().into_iter().zip(row);
+        let lasting = cells.filter(|(name, _)| !matches!(*name, "AGE" | RUNTIME));
+        lasting.map(|(_, cell)| cell.clone()).collect()
+    }
+}
+
+/// The column with the run time and its limit.
+const RUNTIME: &str = "RUNTIME";
+
+/// Returns for how many seconds the latest attempt has run, or ran until it ended.
+pub(super) fn run_time(job: &ListedJob, now: Timestamp) -> Option<i64> {
+    let timeline = &job.federation()?.timeline;
+    let status = job.status();
+    let end = match status {
+        _ if status.is_over() => timeline.finished.as_ref()?.0,
+        StatusWord::Running | StatusWord::Evicting => now,
+        _ => return None,
+    };
+    let started = timeline.running.as_ref()?;
+    Some((end.as_second() - started.0.as_second()).max(0))
+}
+
+/// Formats the run time and what the job declares: `12m/2h`, `12m`, or `0s/2h` before it runs.
+fn runtime_of_limit(job: &ListedJob, now: Timestamp) -> String {
+    let limit = job
+        .federation()
+        .and_then(|federation| federation.expected_duration_seconds);
+    match (run_time(job, now), limit) {
+        (None, None) => String::new(),
+        (Some(seconds), None) => human(seconds),
+        (seconds, Some(limit)) => {
+            format!("{}/{}", human(seconds.unwrap_or_default()), human(limit))
+        }
     }
 }
 

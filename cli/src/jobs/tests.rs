@@ -1,6 +1,6 @@
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
-use crate::args::{ListArgs, OutputArgs};
+use crate::args::{JobOrder, ListArgs, OutputArgs};
 use runtime::testing::FakeApi;
 use serde_json::{Value, json};
 
@@ -39,12 +39,13 @@ pub(crate) fn jobs() -> Vec<ListedJob> {
             "ended",
             "{phase: Completed, running: 0, federation: {reason: Failed, message: 'failed: OOM', priority: 10,
               placementSummary: 'gpu-a:4', placement: [{cluster: gpu-a, pods: 4}],
-              timeline: {finished: '2026-11-25T09:30:00Z'}}}",
+              user: bob, devices: 4, timeline: {running: '2026-11-25T09:20:00Z', finished: '2026-11-25T09:30:00Z'}}}",
         ),
         batch(
             "next",
             "{phase: Pending, running: 0, federation: {reason: WaitingForQuota, priority: 10, position: 1, attempt: 0,
               message: 'needs nvidia.com/gpu 16; short by 8',
+              user: bob, devices: 16, expectedDurationSeconds: 90,
               start: {earliest: '2026-11-25T11:00:00Z', latest: null, basis: ends},
               timeline: {queued: '2026-11-25T09:00:00Z', eligible: '2026-11-25T09:05:00Z'}}}",
         ),
@@ -62,6 +63,7 @@ pub(crate) fn jobs() -> Vec<ListedJob> {
             "Job",
             "{queue: vision, minMember: 4}",
             "{phase: Running, running: 5, federation: {reason: Running, priority: 10, attempt: 1,
+              user: ann, devices: 48, expectedDurationSeconds: 7200, timeline: {running: '2026-11-25T09:10:00Z'},
               placementSummary: 'gpu-a:4,gpu-b:2', placement: [{cluster: gpu-a, pods: 4}, {cluster: gpu-b, pods: 2}]}}",
         ),
         job("pod", "v1", "Pod", "{queue: a-queue, minMember: 1}", "null"),
@@ -102,27 +104,31 @@ fn jobs_are_listed_by_queue_and_placed_ones_first() {
     order::sort(&mut jobs);
     let now = "2026-11-25T10:00:00Z".parse().unwrap();
     let shown = |namespace, wide| {
-        let table = JobTable { namespace, wide };
+        let table = JobTable {
+            namespace,
+            kind: wide,
+            wide,
+        };
         let rows = jobs.iter().map(|job| table.row(job, now));
         output::table(Some(table.header()), rows)
     };
     insta::assert_snapshot!(shown(false, false), @r"
-    NAME    KIND                   QUEUE     STATUS    REASON            PRIORITY   POS      PODS   CLUSTERS          AGE
-    pod     pod                    a-queue   Queued    <none>            <none>     <none>   0/1    <none>            60m
-    runs    job.batch.volcano.sh   vision    Running   Running           10         <none>   5/6    gpu-a:4,gpu-b:2   60m
-    next    job.batch              vision    Queued    WaitingForQuota   10         1        0/4    <none>            60m
-    tenth   job.batch              vision    Queued    BehindHead        10         10+      0/4    <none>            60m
-    last    job.batch              vision    Queued    BehindHead        10         100+     0/4    <none>            60m
-    ended   job.batch              vision    Failed    Failed            10         <none>   0/4    gpu-a:4           60m
+    NAME    QUEUE     USER     STATUS    REASON            POS      GPUS     PODS   CLUSTERS          RUNTIME    AGE
+    pod     a-queue   <none>   Queued    <none>            <none>   <none>   0/1    <none>            <none>     60m
+    runs    vision    ann      Running   Running           <none>   48       5/6    gpu-a:4,gpu-b:2   50m/120m   60m
+    next    vision    bob      Queued    WaitingForQuota   1        16       0/4    <none>            0s/90s     60m
+    tenth   vision    <none>   Queued    BehindHead        10+      <none>   0/4    <none>            <none>     60m
+    last    vision    <none>   Queued    BehindHead        100+     <none>   0/4    <none>            <none>     60m
+    ended   vision    bob      Failed    Failed            <none>   4        0/4    gpu-a:4           10m        60m
     ");
     insta::assert_snapshot!(shown(true, true), @r"
-    NAMESPACE   NAME    KIND                   QUEUE     STATUS    REASON            PRIORITY   POS      PODS   CLUSTERS          CLASS    ATTEMPT   START                    ELIGIBLE   ADMITTED   RUNNING   AGE   MESSAGE
-    vision      pod     pod                    a-queue   Queued    <none>            <none>     <none>   0/1    <none>            <none>   <none>    <none>                   <none>     <none>     <none>    60m   <none>
-    vision      runs    job.batch.volcano.sh   vision    Running   Running           10         <none>   5/6    gpu-a:4,gpu-b:2   <none>   1         <none>                   <none>     <none>     <none>    60m   <none>
-    vision      next    job.batch              vision    Queued    WaitingForQuota   10         1        0/4    <none>            high     0         2026-11-25T11:00:00Z..   5m         <none>     <none>    60m   needs nvidia.com/gpu 16; short by 8
-    vision      tenth   job.batch              vision    Queued    BehindHead        10         10+      0/4    <none>            high     <none>    <none>                   <none>     <none>     <none>    60m   <none>
-    vision      last    job.batch              vision    Queued    BehindHead        10         100+     0/4    <none>            high     <none>    <none>                   <none>     <none>     <none>    60m   <none>
-    vision      ended   job.batch              vision    Failed    Failed            10         <none>   0/4    gpu-a:4           high     <none>    <none>                   <none>     <none>     <none>    60m   failed: OOM
+    NAMESPACE   NAME    KIND                   QUEUE     USER     STATUS    REASON            POS      GPUS     PODS   CLUSTERS          RUNTIME    PRIORITY   CLASS    ATTEMPT   START                    ELIGIBLE   ADMITTED   RUNNING   AGE   MESSAGE
+    vision      pod     pod                    a-queue   <none>   Queued    <none>            <none>   <none>   0/1    <none>            <none>     <none>     <none>   <none>    <none>                   <none>     <none>     <none>    60m   <none>
+    vision      runs    job.batch.volcano.sh   vision    ann      Running   Running           <none>   48       5/6    gpu-a:4,gpu-b:2   50m/120m   10         <none>   1         <none>                   <none>     <none>     <none>    60m   <none>
+    vision      next    job.batch              vision    bob      Queued    WaitingForQuota   1        16       0/4    <none>            0s/90s     10         high     0         2026-11-25T11:00:00Z..   5m         <none>     <none>    60m   needs nvidia.com/gpu 16; short by 8
+    vision      tenth   job.batch              vision    <none>   Queued    BehindHead        10+      <none>   0/4    <none>            <none>     10         high     <none>    <none>                   <none>     <none>     <none>    60m   <none>
+    vision      last    job.batch              vision    <none>   Queued    BehindHead        100+     <none>   0/4    <none>            <none>     10         high     <none>    <none>                   <none>     <none>     <none>    60m   <none>
+    vision      ended   job.batch              vision    bob      Failed    Failed            <none>   4        0/4    gpu-a:4           10m        10         high     <none>    <none>                   <none>     <none>     <none>    60m   failed: OOM
     ");
 }
 
@@ -172,6 +178,7 @@ fn command(filter: JobFilter, format: Format) -> JobsCommand {
             output: OutputArgs { format },
             ..ListArgs::default()
         },
+        ..JobsCommand::default()
     }
 }
 
@@ -247,4 +254,86 @@ async fn a_server_without_muster_says_so() {
     let error = run(&command(JobFilter::default(), Format::Table), &client(&api)).await;
     let error = error.unwrap_err().to_string();
     assert!(error.contains("Muster is not installed"), "{error}");
+}
+
+#[test]
+fn jobs_are_sorted_by_what_the_user_asks_for() {
+    let now = "2026-11-25T10:00:00Z".parse().unwrap();
+    for (order, first) in [
+        (JobOrder::Queue, "pod runs next"),
+        (JobOrder::Name, "ended last next"),
+        (JobOrder::User, "runs next ended"),
+        (JobOrder::Gpus, "runs next ended"),
+        (JobOrder::Runtime, "runs ended pod"),
+        (JobOrder::Age, "pod runs next"),
+    ] {
+        let mut jobs = jobs();
+        order::sort(&mut jobs);
+        order::sort_by(&mut jobs, order, now);
+        let names: Vec<String> = jobs[..3].iter().map(ListedJob::name).collect();
+        assert_eq!(names.join(" "), first, "{order:?}");
+    }
+}
+
+#[test]
+fn tables_leave_out_what_ended_long_ago_and_programs_get_all() {
+    let now = "2026-11-25T11:00:00Z".parse().unwrap();
+    let filter = JobFilter::default;
+    let since = |text: &str| Some(text.parse().unwrap());
+    let ended = JobFilter {
+        status: vec![StatusWord::Failed],
+        ..filter()
+    };
+    let (table, json) = (Format::Table, Format::Json);
+    // The one that has ended did so 90 minutes ago.
+    for (filter, format, since, all, left, noted) in [
+        (filter(), table, None, false, 5, 1),
+        (filter(), table, None, true, 6, 0),
+        (filter(), table, since("2h"), false, 6, 0),
+        (filter(), table, since("80m"), false, 5, 0),
+        (filter(), json, None, false, 6, 0),
+        (filter(), json, since("80m"), false, 5, 0),
+        (ended, table, None, false, 6, 0),
+    ] {
+        let command = JobsCommand {
+            since,
+            all,
+            ..command(filter, format)
+        };
+        let mut jobs = jobs();
+        let hidden = ended::hide(&mut jobs, &command, now);
+        assert_eq!((jobs.len(), hidden), (left, noted), "{command:?}");
+    }
+}
+
+#[tokio::test]
+async fn my_jobs_are_those_of_the_user_as_which_i_count() {
+    let api = plane();
+    let client = client(&api);
+    let filter = || JobFilter {
+        mine: true,
+        ..JobFilter::default()
+    };
+    for (name, wanted) in [
+        ("ann", Ok("job.batch.volcano.sh/runs\n")),
+        ("zoe", Ok("")),
+        (
+            "system:serviceaccount:bob:any",
+            Ok("job.batch/next\njob.batch/ended\n"),
+        ),
+        ("system:admin", Err("count as those of their namespace")),
+    ] {
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview",
+            "status": {"userInfo": {"username": name}},
+        });
+        let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        api.answers(path, move |_| review.clone());
+        let listed = run(&command(filter(), Format::Name), &client).await;
+        match (listed, wanted) {
+            (Ok(listed), Ok(wanted)) => assert_eq!(listed, wanted, "{name}"),
+            (Err(error), Err(wanted)) => assert!(error.to_string().contains(wanted), "{error}"),
+            (listed, _) => panic!("{name}: {listed:?}"),
+        }
+    }
 }

@@ -105,8 +105,7 @@ impl<'a> Watched<'a> {
     /// Returns the line of a job that looks different now; else nothing.
     fn change(&mut self, job: &ListedJob, deleted: bool) -> Result<String> {
         let mut row = self.table.row(job, Timestamp::now());
-        let mut lasting = row.clone();
-        lasting.remove(self.table.age_column());
+        let lasting = self.table.lasting(&row);
         if deleted {
             self.shown.remove(&job.uid());
             let status = self

@@ -67,7 +67,7 @@ pub(crate) struct Template {
     pub(crate) labelled_class: Option<String>,
     /// The queue that it names; `None` leaves the choice to the namespace.
     pub(crate) queue: Option<String>,
-    /// The user as which it counts, by who submitted it ([`counted_user`]); empty if that is unknown.
+    /// The user as which it counts, by who submitted it ([`names::counted_user`]); empty if that is unknown.
     pub(crate) user: String,
     /// The queue that its user may use, as the webhook recorded where the namespace may not.
     pub(crate) permitted_queue: Option<String>,
@@ -99,19 +99,6 @@ pub(crate) struct Template {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Returns the user as which the jobs of a submitter count; empty if that is their namespace. Who may edit a namespace
-/// may create any number of service accounts there and submit as each of them, so they count as one user, named as
-/// their namespace. Kubernetes' own accounts submit for others: who created a CronJob is not known.
-fn counted_user(submitter: &str) -> &str {
-    let account = submitter.strip_prefix("system:serviceaccount:");
-    let namespace = account.and_then(|account| account.split(':').next());
-    match namespace {
-        Some(namespace) if !names::is_system_namespace(namespace) => namespace,
-        None if !submitter.starts_with("system:") => submitter,
-        _ => "",
-    }
-}
-
 impl Template {
     /// Reads `object`. The kind is an argument because list items carry no type.
     pub(crate) fn read(kind: &TemplateKind, object: DynamicObject) -> Self {
@@ -125,7 +112,7 @@ impl Template {
         let controlled = owners.any(|owner| owner.controller == Some(true));
         let annotation = |name| metadata.annotations.as_ref()?.get(name).cloned();
         let submitter = annotation(names::USER_ANNOTATION).unwrap_or_default();
-        let user = counted_user(&submitter).to_owned();
+        let user = names::counted_user(&submitter).to_owned();
         let permitted_queue = annotation(names::PERMITTED_QUEUE_ANNOTATION);
         let checkpoint =
             annotation(names::CHECKPOINTED_AT_ANNOTATION).map(|text| checkpoint(&text));
@@ -230,28 +217,5 @@ fn timeout(text: &str) -> Result<i64, String> {
             "annotation {name}: {text:?} is not used: at least 1m is needed"
         )),
         Err(error) => Err(format!("annotation {name} is not used: {error}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::counted_user;
-
-    #[test]
-    fn service_accounts_count_as_their_namespace_and_those_of_the_system_as_no_user() {
-        for (submitter, user) in [
-            ("ann", "ann"),
-            ("oidc:ann@example.com", "oidc:ann@example.com"),
-            ("", ""),
-            ("system:serviceaccount:team-a:train-1", "team-a"),
-            ("system:serviceaccount:team-a:train-2", "team-a"),
-            ("system:serviceaccount:argo:workflows", "argo"),
-            ("system:serviceaccount:kube-system:cronjob-controller", ""),
-            ("system:serviceaccount:karmada-system:any", ""),
-            ("system:kube-controller-manager", ""),
-            ("system:admin", ""),
-        ] {
-            assert_eq!(counted_user(submitter), user, "{submitter}");
-        }
     }
 }

@@ -150,6 +150,7 @@ impl Publishing<'_> {
             timeline: self.publisher.history.stages.times(key),
             start,
             binding: &binding,
+            fact: template.is_some().then_some(fact),
             works: &works,
             excess: in_flight.and_then(|in_flight| in_flight.excess.message()),
             reason: (reason.shown.reason, &reason.message),

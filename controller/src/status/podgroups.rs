@@ -15,7 +15,7 @@ use crds::podgroup::{
 };
 use crds::record::AdmissionRecord;
 use engine::decision::StartRange;
-use engine::facts::JobFact;
+use engine::facts::{Demand, JobFact, Role};
 use engine::{Explanation, JobKey, JobState, JobView, QueueName, Reason};
 use serde_json::{Map, Value, json};
 use workload::{Outcome, PodCounts, WorkloadSpec};
@@ -98,6 +98,8 @@ pub(crate) struct StatusInputs<'a> {
     /// When it is expected to start.
     pub(crate) start: Option<StartRange>,
     pub(crate) binding: &'a ResourceBinding,
+    /// What its template says, if there is one.
+    pub(crate) fact: Option<&'a JobFact>,
     pub(crate) works: &'a [SeenWork],
     /// What its Works request beyond what was admitted, as text, if they do.
     pub(crate) excess: Option<&'a str>,
@@ -118,6 +120,7 @@ pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
     let placement = placement(shown);
     let conditions = conditions(shown, reason, message);
     let phase = phase_of(state_of(shown));
+    // Without a template, what was known of it stays.
     PodGroupStatus {
         phase: Some(phase.to_owned()),
         conditions,
@@ -148,9 +151,31 @@ pub(crate) fn status(shown: &StatusInputs<'_>) -> PodGroupStatus {
             taken_back: None,
             attempt: Some(number(shown.view.attempts.0)),
             priority: Some(shown.view.priority),
+            user: match shown.fact {
+                Some(fact) => Some(fact.user.clone()).filter(|user| !user.is_empty()),
+                None => seen.and_then(|seen| seen.user.clone()),
+            },
+            devices: match shown.fact {
+                Some(fact) => Some(devices(&fact.demand)),
+                None => seen.and_then(|seen| seen.devices),
+            },
+            expected_duration_seconds: match shown.fact {
+                Some(fact) => fact.expected_duration_ms.map(|millis| millis / 1_000),
+                None => seen.and_then(|seen| seen.expected_duration_seconds),
+            },
             timeline: shown.timeline.clone(),
         }),
     }
+}
+
+/// Returns the number of devices that all pods of a job request together.
+fn devices(demand: &Demand) -> i64 {
+    let of_role = |role: &Role| {
+        let named = role.request.iter().filter(|(name, _)| name.is_device());
+        let each: i64 = named.map(|(_, amount)| amount.0).sum();
+        each.saturating_mul(i64::from(role.count))
+    };
+    demand.roles.iter().map(of_role).sum()
 }
 
 /// Returns the reason that a job shows, with its message: that of the engine, or what its binding and its

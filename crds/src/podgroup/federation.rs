@@ -56,6 +56,15 @@ pub struct FederationStatus {
     /// The value of its PriorityClass.
     #[serde(deserialize_with = "lenient")]
     pub priority: Option<i32>,
+    /// The user as which it counts: who submitted it, or the namespace of the service account that did.
+    #[serde(deserialize_with = "lenient")]
+    pub user: Option<String>,
+    /// The devices that all its pods request together.
+    #[serde(deserialize_with = "lenient")]
+    pub devices: Option<i64>,
+    /// How long it may run, as it declares, in seconds: its expected duration, at most its own deadline.
+    #[serde(deserialize_with = "lenient")]
+    pub expected_duration_seconds: Option<i64>,
     /// When it reached each stage.
     #[serde(deserialize_with = "lenient")]
     pub timeline: Timeline,

@@ -134,20 +134,17 @@ async fn listed(case: &Case, tenant: &MusterCli<'_>) -> anyhow::Result<()> {
         .map(|line| line.split_whitespace().collect())
         .collect();
     ensure!(lines.len() == 3, "{table}");
-    ensure!(
-        lines[1][..4] == ["runs", "job.batch", case.name.as_str(), "Running"],
-        "{table}"
-    );
-    ensure!(
-        lines[2][..4]
-            == [
-                "waits",
-                "job.batch.volcano.sh",
-                case.name.as_str(),
-                "Queued"
-            ],
-        "{table}"
-    );
+    let user = tenant.user.as_deref().context("a tenant")?;
+    for (line, job, status) in [(1, "runs", "Running"), (2, "waits", "Queued")] {
+        let wanted = [job, case.name.as_str(), user, status];
+        ensure!(lines[line][..4] == wanted, "{table}");
+        // REASON, POS and then GPUS.
+        ensure!(lines[line].get(6) == Some(&"8"), "{table}");
+    }
+    let mine = tenant.done("jobs --mine -o name").await?;
+    ensure!(mine.lines().count() == 2, "{mine}");
+    let others = tenant.done("jobs --user-name no-such-user").await?;
+    ensure!(others.starts_with("No jobs found"), "{others}");
     let names = tenant.done("jobs -o name --status queued,running").await?;
     ensure!(
         names == "job.batch/runs\njob.batch.volcano.sh/waits\n",

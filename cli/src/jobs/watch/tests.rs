@@ -39,6 +39,7 @@ async fn a_line_is_printed_only_if_the_job_looks_different() {
             watch: true,
             ..ListArgs::default()
         },
+        ..JobsCommand::default()
     };
     let mut watched = watched(&command);
     let waits =
@@ -81,11 +82,11 @@ async fn a_line_is_printed_only_if_the_job_looks_different() {
         .map(|line| line.rsplit_once("  ").unwrap().0.trim_end())
         .collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
-    NAME   KIND   QUEUE   STATUS   REASON   PRIORITY   POS   PODS   CLUSTERS
-    train   job.batch   vision   Queued   BehindHead   <none>     2     0/4    <none>
-    train   job.batch   vision   Queued   NextInLine   <none>     1     0/4    <none>
-    train   job.batch   night    Queued   <none>       <none>     <none>   0/4    <none>
-    train   job.batch   night    Deleted   <none>       <none>     <none>   0/4    <none>
+    NAME   QUEUE   USER   STATUS   REASON   POS   GPUS   PODS   CLUSTERS   RUNTIME
+    train   vision   <none>   Queued   BehindHead   2     <none>   0/4    <none>     <none>
+    train   vision   <none>   Queued   NextInLine   1     <none>   0/4    <none>     <none>
+    train   night    <none>   Queued   <none>       <none>   <none>   0/4    <none>     <none>
+    train   night    <none>   Deleted   <none>       <none>   <none>   0/4    <none>     <none>
     ");
 }
 
@@ -112,6 +113,7 @@ async fn changes_are_printed_also_if_the_server_forgets_its_history() {
             watch: true,
             no_headers: false,
         },
+        ..JobsCommand::default()
     };
     let listed = list(&command.filter, &mut None, &client).await.unwrap();
     let (sender, mut texts) = unbounded_channel();

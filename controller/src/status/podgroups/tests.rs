@@ -15,6 +15,7 @@ struct Case {
     record_changed: Option<&'static str>,
     not_followed: &'static str,
     seen: Option<PodGroupStatus>,
+    template: bool,
     now: i64,
 }
 
@@ -30,6 +31,7 @@ impl Default for Case {
             record_changed: None,
             not_followed: "",
             seen: None,
+            template: true,
             now: 100,
         }
     }
@@ -55,7 +57,16 @@ fn fact() -> JobFact {
         priority_class: None,
         queued_at: engine::Time(1_000),
         demand: Demand {
-            roles: Vec::new(),
+            roles: vec![Role::of(
+                "main",
+                3,
+                [
+                    ("cpu".into(), engine::Amount(8_000)),
+                    ("nvidia.com/gpu".into(), engine::Amount(4)),
+                ]
+                .into_iter()
+                .collect(),
+            )],
             min_available: 2,
             natively_divisible: false,
             held: engine::facts::Held::ByReplicas,
@@ -65,8 +76,8 @@ fn fact() -> JobFact {
             placement: ClusterPlacement::default(),
         },
         hold: None,
-        expected_duration_ms: None,
-        user: String::new(),
+        expected_duration_ms: Some(7_200_000),
+        user: "ann".to_owned(),
         preemptible: true,
         checkpointed_at: None,
         images: Vec::new(),
@@ -116,6 +127,7 @@ impl Case {
             timeline: Timeline::default(),
             start: None,
             binding: &binding,
+            fact: self.template.then_some(&fact),
             works: &self.works,
             excess: None,
             reason: (reason, &message),
@@ -176,6 +188,24 @@ fn the_reason_is_the_engines_by_default() {
     insta::assert_snapshot!(far.said(), @"Queued Pending WaitingForQuota 1000 (as the engine says)");
     let ending = released(JobState::Ending, Reason::Suspended);
     insta::assert_snapshot!(ending.said(), @"Evicting Unknown Suspended - (as the engine says)");
+}
+
+#[test]
+fn who_asks_for_how_much_stays_when_the_template_is_gone() {
+    let status = Case::default().status();
+    let asked = |status: &PodGroupStatus| {
+        let federation = status.federation.clone().unwrap();
+        let seconds = federation.expected_duration_seconds;
+        (federation.user, federation.devices, seconds)
+    };
+    let wanted = (Some("ann".to_owned()), Some(12), Some(7_200));
+    assert_eq!(asked(&status), wanted);
+    let gone = Case {
+        seen: Some(status),
+        template: false,
+        ..Case::default()
+    };
+    assert_eq!(asked(&gone.status()), wanted);
 }
 
 #[test]
