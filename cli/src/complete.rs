@@ -125,6 +125,12 @@ impl Cursor {
             }
         } else {
             self.option = option(&self.command, word);
+            let long = word.strip_prefix("--");
+            let mut arguments = self.command.get_arguments();
+            let is_switch = |arg: &Arg| arg.is_global_set() && arg.get_long() == long;
+            if long.is_some() && self.option.is_none() && arguments.any(is_switch) {
+                self.flags.push(word.to_owned());
+            }
         }
     }
 

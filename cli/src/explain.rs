@@ -16,7 +16,6 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, ResourceExt};
 use std::fmt::Write;
-use std::time::Duration;
 
 /// The advice for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +74,7 @@ fn lacks_advice(job: &ListedJob) -> bool {
 
 /// Computes what would help a job.
 async fn advice(job: &ListedJob, client: &Client, connection: &KubectlConnection) -> ShownAdvice {
-    let timeout = Duration::from_secs(connection.request_timeout.into());
+    let timeout = connection.timeout_or_hour();
     let namespace = job.object.namespace().unwrap_or_default();
     let key = JobKey::new(&namespace, &job.object.name_any());
     let observed = live::read(client, timeout, &[]).await;

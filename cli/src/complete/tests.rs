@@ -91,6 +91,7 @@ async fn the_connection_of_the_command_line_is_used() {
     let words = [
         "-n",
         "team-a",
+        "--insecure-skip-tls-verify",
         "--as=user",
         "--context",
         "there",
@@ -100,6 +101,7 @@ async fn the_connection_of_the_command_line_is_used() {
     let words: Vec<String> = words.iter().map(ToString::to_string).collect();
     let cursor = Cursor::of(&words);
     let connection = connection(&cursor.flags);
+    assert!(connection.insecure_skip_tls_verify);
     assert_eq!(connection.namespace.as_deref(), Some("team-a"));
     assert_eq!(connection.impersonate.as_deref(), Some("user"));
     assert_eq!(connection.context.as_deref(), Some("there"));

@@ -22,7 +22,7 @@ pub(crate) async fn run(
     connection: &KubectlConnection,
 ) -> Result<String> {
     let client = connect::connect(connection).await?;
-    let timeout = Duration::from_secs(connection.request_timeout.into());
+    let timeout = connection.timeout_or_hour();
     let args = &command.changes;
     // Which namespaces may use which queues is asked for jobs that are submitted, so these are known before.
     let (jobs, left_out) = manifests::jobs(&args.job, client.default_namespace())?;
