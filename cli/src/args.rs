@@ -20,7 +20,7 @@ pub(crate) use places::{
     ClearNodesArgs, DrainCommand, NodesAct, NodesCommand, PoolsCommand, UndrainCommand,
 };
 pub(crate) use pods::{EventsCommand, LogsCommand, PodChoice, PodsCommand};
-pub(crate) use queue::QueueCommand;
+pub(crate) use queue::{CreateQueue, QueueCommand};
 pub(crate) use simulate::{ChangeArgs, QueueField, SimulateCommand};
 pub(crate) use span::Span;
 

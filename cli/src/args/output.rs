@@ -48,6 +48,13 @@ pub(crate) enum Format {
     Name,
 }
 
+impl Format {
+    /// Returns true for what people read.
+    pub(crate) fn is_table(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+}
+
 /// Flags of the commands that change objects.
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub(crate) struct WriteArgs {

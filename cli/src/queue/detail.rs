@@ -1,12 +1,14 @@
 //! `queue get`: one queue by resource, cluster and pool.
 
 use super::Shown;
+use super::quota::guaranteed;
 use crate::age::human;
 use crate::output::columns;
 use crds::capacity_policy::{
     CapacityPolicyFairShareWithin, CapacityPolicyStatus, PoolUse, ResourceUse, UnadmittedUse,
 };
 use crds::loose::{Loose, QuantityList, QuantityText};
+use crds::queue::Queue;
 use kube::ResourceExt;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -44,7 +46,9 @@ pub(crate) fn render(queue: &Shown) -> String {
     }
     text += &turns(queue);
     text += &limits(queue);
-    text + &resources(&status) + &pools(&status.pools) + &unadmitted(&status.unadmitted)
+    text + &resources(&status, queue.queue.as_ref())
+        + &pools(&status.pools)
+        + &unadmitted(&status.unadmitted)
 }
 
 /// Formats whose jobs come in turn. What each user has is shown with their jobs only.
@@ -121,7 +125,7 @@ fn of_queue(queue: &Shown) -> String {
     )
 }
 
-fn resources(status: &CapacityPolicyStatus) -> String {
+fn resources(status: &CapacityPolicyStatus, queue: Option<&Queue>) -> String {
     if status.resources.is_empty() {
         return String::new();
     }
@@ -134,12 +138,17 @@ fn resources(status: &CapacityPolicyStatus) -> String {
                 cluster.name.clone(),
                 none(),
                 none(),
+                none(),
                 allocated.0.clone(),
+                none(),
                 none(),
                 none(),
             ])
         });
-        clusters.chain([total(resource)]).collect::<Vec<_>>()
+        let guaranteed = guaranteed(queue, &resource.name);
+        clusters
+            .chain([total(resource, guaranteed)])
+            .collect::<Vec<_>>()
     });
     format!(
         "\n{}",
@@ -148,9 +157,11 @@ fn resources(status: &CapacityPolicyStatus) -> String {
                 "RESOURCE",
                 "CLUSTER",
                 "DESERVED",
+                "GUARANTEE",
                 "CAPABILITY",
                 "ALLOCATED",
                 "BORROWED",
+                "LENT",
                 "PENDING"
             ]),
             rows
@@ -158,18 +169,20 @@ fn resources(status: &CapacityPolicyStatus) -> String {
     )
 }
 
-fn total(resource: &ResourceUse) -> [String; 7] {
-    let text = |quantity: &Option<QuantityText>| {
-        let text = quantity.as_ref().map(|quantity| quantity.0.clone());
+fn total(resource: &ResourceUse, guaranteed: Option<&QuantityText>) -> [String; 9] {
+    let text = |quantity: Option<&QuantityText>| {
+        let text = quantity.map(|quantity| quantity.0.clone());
         text.unwrap_or_default()
     };
     [
         resource.name.clone(),
         "TOTAL".to_owned(),
-        text(&resource.deserved),
-        text(&resource.capability),
+        text(resource.deserved.as_ref()),
+        text(guaranteed),
+        text(resource.capability.as_ref()),
         resource.allocated.0.clone(),
-        text(&resource.borrowed),
+        text(resource.borrowed.as_ref()),
+        text(resource.lent.as_ref()),
         resource.pending.0.clone(),
     ]
 }
@@ -234,13 +247,13 @@ mod tests {
         Limit   cpu 64, nvidia.com/gpu 8 for each user
         Limit   nvidia.com/gpu 16 for each namespace
 
-        RESOURCE         CLUSTER   DESERVED   CAPABILITY   ALLOCATED   BORROWED   PENDING
-        cpu              gpu-a     -          -            48          -          -
-        cpu              gpu-b     -          -            16          -          -
-        cpu              TOTAL     <none>     <none>       64          <none>     32
-        nvidia.com/gpu   gpu-a     -          -            16          -          -
-        nvidia.com/gpu   gpu-b     -          -            8           -          -
-        nvidia.com/gpu   TOTAL     16         32           24          8          16
+        RESOURCE         CLUSTER   DESERVED   GUARANTEE   CAPABILITY   ALLOCATED   BORROWED   LENT     PENDING
+        cpu              gpu-a     -          -           -            48          -          -        -
+        cpu              gpu-b     -          -           -            16          -          -        -
+        cpu              TOTAL     <none>     <none>      <none>       64          <none>     <none>   32
+        nvidia.com/gpu   gpu-a     -          -           -            16          -          -        -
+        nvidia.com/gpu   gpu-b     -          -           -            8           -          -        -
+        nvidia.com/gpu   TOTAL     16         4           32           24          8          4        16
 
         POOL               CLUSTERS      RESOURCE         DESERVED   CAPABILITY   ALLOCATED
         nvidia-h100-80gb   all           nvidia.com/gpu   8          16           16

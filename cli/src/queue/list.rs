@@ -1,6 +1,7 @@
 //! `queue list`: one line for each queue.
 
 use super::Shown;
+use super::quota::{devices, guaranteed_devices};
 use crate::age::age;
 use crate::output::columns;
 use crds::capacity_policy::{CapacityPolicyOrdering, CapacityPolicyStatus};
@@ -9,15 +10,28 @@ use crds::queue::FIFO;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-/// Formats the table; `wide` adds CPU, the ordering, and the message of the head.
+/// Formats the table; `wide` adds CPU, the quota, the ordering, and the message of the head.
 pub(crate) fn render(queues: &[Shown], wide: bool, header: bool, now: Timestamp) -> String {
     if queues.is_empty() {
         return "No queues found\n".to_owned();
     }
     if wide {
         let names = [
-            "NAME", "PARENT", "STATE", "GPUS", "CPU", "PENDING", "JOBS", "ORDERING", "HEAD",
-            "REASON", "AGE", "MESSAGE",
+            "NAME",
+            "PARENT",
+            "STATE",
+            "GPUS",
+            "CPU",
+            "PENDING",
+            "JOBS",
+            "DESERVED",
+            "GUARANTEE",
+            "LENT",
+            "ORDERING",
+            "HEAD",
+            "REASON",
+            "AGE",
+            "MESSAGE",
         ];
         return columns(
             header.then_some(names),
@@ -52,7 +66,7 @@ fn row(queue: &Shown, now: Timestamp) -> [String; 9] {
     ]
 }
 
-fn wide_row(queue: &Shown, now: Timestamp) -> [String; 12] {
+fn wide_row(queue: &Shown, now: Timestamp) -> [String; 15] {
     let CapacityPolicyStatus { summary, head, .. } =
         queue.policy.status.clone().unwrap_or_default();
     let [name, parent, state, gpus, pending, jobs, job, reason, age] = row(queue, now);
@@ -66,6 +80,9 @@ fn wide_row(queue: &Shown, now: Timestamp) -> [String; 12] {
         cpu,
         pending,
         jobs,
+        devices(queue, |used| used.deserved.as_ref()),
+        guaranteed_devices(queue),
+        devices(queue, |used| used.lent.as_ref()),
         ordering(queue),
         job,
         reason,
@@ -104,9 +121,9 @@ mod tests {
         fresh    <none>     <none>   <none>   <none>    <none>   <none>              <none>            <unknown>
         ");
         insta::assert_snapshot!(render(&queues, true, true, now), @r"
-        NAME     PARENT     STATE    GPUS     CPU      PENDING   JOBS     ORDERING   HEAD                REASON            AGE         MESSAGE
-        vision   research   Closed   24/32    64       16        3R/2Q    Backfill   vision/resnet-job   WaitingForQuota   26h         needs nvidia.com/gpu 16; queue vision may use 32 and has 24 charged: short by 8
-        fresh    <none>     <none>   <none>   <none>   <none>    <none>   <none>     <none>              <none>            <unknown>   <none>
+        NAME     PARENT     STATE    GPUS     CPU      PENDING   JOBS     DESERVED   GUARANTEE   LENT     ORDERING   HEAD                REASON            AGE         MESSAGE
+        vision   research   Closed   24/32    64       16        3R/2Q    16         4           4        Backfill   vision/resnet-job   WaitingForQuota   26h         needs nvidia.com/gpu 16; queue vision may use 32 and has 24 charged: short by 8
+        fresh    <none>     <none>   <none>   <none>   <none>    <none>   <none>     <none>      <none>   <none>     <none>              <none>            <unknown>   <none>
         ");
         insta::assert_snapshot!(render(&queues, false, false, now), @r"
         vision   research   Closed   24/32    16       3R/2Q    vision/resnet-job   WaitingForQuota   26h

@@ -1,9 +1,12 @@
 //! `queue`: CapacityPolicies, with fields of their Queues.
 
 mod detail;
+mod edit;
 mod list;
 pub(crate) mod mine;
+mod quota;
 mod stop;
+mod tree;
 
 pub(crate) use detail::unadmitted;
 
@@ -73,6 +76,16 @@ pub(crate) async fn run(command: &QueueCommand, client: &Client) -> Result<Strin
                 }
             }
         }
+        QueueCommand::Tree { no_headers } => {
+            let policies = policies(client, &ListParams::default()).await?;
+            Ok(tree::render(&shown(client, policies).await?, !no_headers))
+        }
+        QueueCommand::Create(args) => edit::create(args, client).await,
+        QueueCommand::Set {
+            name,
+            fields,
+            write,
+        } => edit::set(name, fields, write, client).await,
         QueueCommand::Stop { name, drain, write } => {
             let stop = if *drain { Stop::Drain } else { Stop::Hold };
             stop::set(stop, name, write, client).await
@@ -211,7 +224,7 @@ status:
   - {type: Open, status: 'False', reason: QueueClosed, message: its state is Closing, lastTransitionTime: 2026-11-20T12:00:00Z}
   resources:
   - {name: cpu, allocated: '64', pending: '32'}
-  - {name: nvidia.com/gpu, allocated: '24', pending: '16', deserved: '16', capability: '32', borrowed: '8'}
+  - {name: nvidia.com/gpu, allocated: '24', pending: '16', deserved: '16', capability: '32', borrowed: '8', lent: '4'}
   clusters:
   - {name: gpu-a, jobs: 2, allocated: {cpu: '48', nvidia.com/gpu: '16'}}
   - {name: gpu-b, jobs: 1, allocated: {cpu: '16', nvidia.com/gpu: '8'}}
@@ -226,7 +239,7 @@ status:
 apiVersion: scheduling.volcano.sh/v1beta1
 kind: Queue
 metadata: {name: vision}
-spec: {weight: 2, parent: research, capability: {nvidia.com/gpu: 32}}
+spec: {weight: 2, parent: research, capability: {nvidia.com/gpu: 32}, guarantee: {resource: {nvidia.com/gpu: 4}}}
 ";
         Shown {
             policy: serde_saphyr::from_str(policy).unwrap(),

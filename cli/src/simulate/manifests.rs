@@ -129,8 +129,8 @@ pub(super) fn set(name: &str, fields: &[QueueField], observed: &LiveObjects) -> 
     Ok(LiveChange::Queue(valid(edited)?))
 }
 
-/// Returns the merge patch of one field.
-fn patch(field: &QueueField) -> Result<Value> {
+/// Returns the merge patch of one field of a Queue.
+pub(crate) fn patch(field: &QueueField) -> Result<Value> {
     let text = field.value.as_str();
     let name = field.path.join(".");
     let value = match field.path[0].as_str() {

@@ -6,6 +6,8 @@
 mod manifests;
 mod report;
 
+pub(crate) use manifests::patch as queue_patch;
+
 use crate::args::{ChangeArgs, Format, KubectlConnection, SimulateCommand};
 use crate::{connect, live, output};
 use anyhow::Result;
