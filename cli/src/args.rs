@@ -2,16 +2,21 @@
 
 mod completion;
 mod connection;
+mod examples;
 mod jobs;
 mod output;
 mod places;
 mod pods;
 mod queue;
+mod run;
 mod simulate;
 mod span;
+mod top;
+mod wait;
 
 pub(crate) use completion::CompletionTarget;
 pub(crate) use connection::KubectlConnection;
+pub(crate) use examples::with_examples;
 pub(crate) use jobs::{
     ActArgs, JobFilter, JobOrder, JobsCommand, MoveCommand, NamedJobs, PriorityCommand,
 };
@@ -21,17 +26,25 @@ pub(crate) use places::{
 };
 pub(crate) use pods::{EventsCommand, LogsCommand, PodChoice, PodsCommand};
 pub(crate) use queue::{CreateQueue, QueueCommand};
+pub(crate) use run::{JobFramework, RunCommand};
 pub(crate) use simulate::{ChangeArgs, QueueField, SimulateCommand};
 pub(crate) use span::Span;
+pub(crate) use top::TopCommand;
+pub(crate) use wait::{WaitCommand, WaitGoal};
 
 use clap::{Args, Parser, Subcommand};
 
 /// The name by which kubectl finds the plugin.
 pub(crate) const PROGRAM: &str = "kubectl-muster";
 
-/// Shows the queues and jobs of Muster, and acts on them.
+/// Submits jobs to Muster, shows where they and their queues stand, and acts on them.
+///
+/// Submit and follow    run, jobs, explain, wait, top
+/// Change jobs          cancel, hold, release, resume, priority, move
+/// Queues and clusters  queue, pools, nodes, drain, undrain
+/// Try and check        simulate, check
 #[derive(Debug, Parser)]
-#[command(name = PROGRAM, bin_name = "kubectl muster", version, propagate_version = false)]
+#[command(name = PROGRAM, bin_name = "kubectl muster", version, propagate_version = false, verbatim_doc_comment)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) connection: KubectlConnection,
@@ -41,6 +54,11 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
+    /// Submit a job without a manifest
+    ///
+    /// It creates an indexed Job, a PyTorchJob or a Volcano Job with what the flags say, and prints where it stands and
+    /// the commands that show more of it.
+    Run(Box<RunCommand>),
     /// Show queues: usage, quota, and what the next job waits for
     #[command(subcommand, visible_alias = "queues")]
     Queue(QueueCommand),
@@ -71,6 +89,15 @@ pub(crate) enum CliCommand {
     ///
     /// They are read through Karmada's cluster proxy with your own rights.
     Events(EventsCommand),
+    /// Wait until a job runs or has ended
+    ///
+    /// Exit codes: 0 it runs or has succeeded; it has failed: the exit code of its container if Muster knows it, else
+    /// 1; 124 the time is over.
+    Wait(WaitCommand),
+    /// Show queues, pools and jobs in one screen, every two seconds
+    ///
+    /// Ctrl-C ends it. Where standard output is no terminal, one screen follows the other.
+    Top(TopCommand),
     /// Show what would happen after a change, and do not make it
     ///
     /// It reads what Muster's leader reads, with your own rights, and decides as the leader does, once as things
@@ -89,6 +116,10 @@ pub(crate) enum CliCommand {
     ///
     /// It removes the label muster.io/hold.
     Release(NamedJobs),
+    /// Resume jobs that are suspended or were aborted
+    ///
+    /// It sets the field of the kind that suspends it to false, or the annotation muster.io/resume-attempt.
+    Resume(NamedJobs),
     /// Give jobs another PriorityClass
     ///
     /// It sets the label muster.io/priority-class.

@@ -134,7 +134,10 @@ fn lines(chosen: &Chosen, done: &str) -> Vec<String> {
 /// Clears the nodes of one cluster after the other, and prints a line for each. Returns true if all succeeded.
 async fn clear_all(chosen: &Chosen, args: &ClearNodesArgs, client: &Client) -> Result<bool> {
     let write = args.write;
-    let (mut changed, mut done) = (ChangedObjects::new(write.output.format), true);
+    let (mut changed, mut done) = (
+        ChangedObjects::new(write.output.format, args.nodes.len() != 1),
+        true,
+    );
     for (cluster, nodes) in chosen {
         let object = match clear(cluster, nodes, write.dry_run, client).await {
             Ok(object) => object,

@@ -14,7 +14,9 @@ use crds::podgroup::{FederationStatus, StatusWord};
 use engine::{Actor, JobKey, Reason, counted};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
+use serde_json::json;
 use std::fmt::Write;
 
 /// The advice for a job.
@@ -52,7 +54,13 @@ pub(crate) async fn run(
             "podgroup.scheduling.volcano.sh/{}\n",
             job.object.name_any()
         )),
-        Format::Json | Format::Yaml => output::machine(&job.object, output.format),
+        Format::Json | Format::Yaml => {
+            let advice = match job.status() == StatusWord::Queued && live {
+                true => advice(job, &client, connection).await,
+                false => ShownAdvice::Published,
+            };
+            output::machine(&with_advice(&job.object, advice), output.format)
+        }
         Format::Table | Format::Wide => {
             let advice = match job.status() == StatusWord::Queued && (live || lacks_advice(job)) {
                 true => advice(job, &client, connection).await,
@@ -61,6 +69,20 @@ pub(crate) async fn run(
             Ok(render(job, &advice, Timestamp::now()))
         }
     }
+}
+
+/// Returns the PodGroup with the advice that was computed, in the fields of what is published.
+fn with_advice(object: &DynamicObject, advice: ShownAdvice) -> DynamicObject {
+    let mut object = object.clone();
+    match advice {
+        ShownAdvice::Published => {}
+        ShownAdvice::Computed { evidence, helps } => {
+            let computed = json!({"federation": {"evidence": evidence, "helps": helps}});
+            json_patch::merge(&mut object.data["status"], &computed);
+        }
+        ShownAdvice::Missing(why) => eprintln!("note: what would help is not known: {why}"),
+    }
+    object
 }
 
 /// Returns true if a job has not had its turn. The first of a queue has its advice at once.
@@ -301,6 +323,23 @@ mod tests {
         );
         let missing = shown(ShownAdvice::Missing("Works cannot be listed".to_owned()));
         assert!(missing.contains("Helps     not known yet"), "{missing}");
+    }
+
+    #[test]
+    fn programs_get_the_advice_that_was_computed() {
+        let job = jobs::tests::jobs().remove(1);
+        let computed = ShownAdvice::Computed {
+            evidence: vec!["e".to_owned()],
+            helps: vec!["h".to_owned()],
+        };
+        let object = with_advice(&job.object, computed);
+        let federation = &object.data["status"]["federation"];
+        assert_eq!(
+            (&federation["helps"], &federation["evidence"]),
+            (&json!(["h"]), &json!(["e"]))
+        );
+        assert_eq!(federation["position"], 1, "{federation}");
+        assert_eq!(with_advice(&job.object, ShownAdvice::Published), job.object);
     }
 
     #[test]

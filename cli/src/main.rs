@@ -8,7 +8,7 @@
 //! fields that kubectl can write too.
 //!
 //! Exit codes: 0 done, 1 failed or only in part done, 2 wrong usage; for `check`, 2 says that the server did not
-//! answer.
+//! answer; `wait` has those of the job, and 124 if the time is over.
 
 mod acts;
 mod age;
@@ -30,8 +30,11 @@ mod output;
 mod pods;
 mod pools;
 mod queue;
+mod run;
 mod simulate;
+mod top;
 mod version;
+mod wait;
 mod watch;
 
 use acts::JobAct;
@@ -40,7 +43,7 @@ use args::{
     Cli, CliCommand, CompletionTarget, KubectlConnection, NodesAct, NodesCommand, PoolsCommand,
     QueueCommand,
 };
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use crds::capacity_policy::CapacityPolicy;
 use crds::gpu_pool::GpuPool;
 use std::process::ExitCode;
@@ -50,7 +53,7 @@ const USAGE: u8 = 2;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let cli = complete::asked().unwrap_or_else(Cli::parse);
+    let cli = complete::asked().unwrap_or_else(parsed);
     match run(cli).await {
         Ok(code) => code,
         Err(error) if output::is_reader_gone(&error) => ExitCode::SUCCESS,
@@ -68,11 +71,18 @@ async fn main() -> ExitCode {
     }
 }
 
+/// Returns the command line; wrong usage ends the program.
+fn parsed() -> Cli {
+    let matches = args::with_examples(Cli::command()).get_matches();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
 async fn run(cli: Cli) -> Result<ExitCode> {
     let connection = &cli.connection;
     let client = || connect::connect(connection);
     let text = match cli.command {
         command if command.watches() => watched(&command, connection).await?,
+        CliCommand::Run(command) => return run::run(&command, connection).await,
         CliCommand::Queue(command) => queue::run(&command, &client().await?).await?,
         CliCommand::Jobs(command) => jobs::run(&command, &client().await?).await?,
         CliCommand::Explain { job, live, output } => {
@@ -81,10 +91,16 @@ async fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Pods(command) => return pods::run(&command, &client().await?).await,
         CliCommand::Logs(command) => return logs::run(&command, connection).await,
         CliCommand::Events(command) => return events::run(&command, &client().await?).await,
+        CliCommand::Wait(command) => return wait::run(&command, connection).await,
+        CliCommand::Top(command) => {
+            top::run(&command, connection).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
         CliCommand::Simulate(command) => simulate::run(&command, connection).await?,
         CliCommand::Cancel(jobs) => return acts::run(JobAct::Cancel, jobs, connection).await,
         CliCommand::Hold(jobs) => return acts::run(JobAct::Hold, jobs, connection).await,
         CliCommand::Release(jobs) => return acts::run(JobAct::Release, jobs, connection).await,
+        CliCommand::Resume(jobs) => return acts::run(JobAct::Resume, jobs, connection).await,
         CliCommand::Priority(command) => {
             let (jobs, class) = command.split();
             return acts::run(JobAct::Priority(class), jobs, connection).await;

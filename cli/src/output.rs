@@ -29,10 +29,11 @@ pub(crate) fn is_reader_gone(error: &anyhow::Error) -> bool {
     error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Formats objects for programs: one as it is, several as a List.
-fn objects(objects: &[DynamicObject], format: Format) -> Result<String> {
+/// Formats objects for programs: a List where several are possible, whatever their number, else the one.
+fn objects(objects: &[DynamicObject], several: bool, format: Format) -> Result<String> {
     match objects {
-        [object] => machine(object, format),
+        [] if !several => Ok(String::new()),
+        [object] if !several => machine(object, format),
         _ => machine(
             &json!({"apiVersion": "v1", "kind": "List", "items": objects}),
             format,
@@ -74,13 +75,16 @@ pub(crate) fn changed(
 /// The objects that a command changes one by one: lines are printed at once, objects for programs at the end.
 pub(crate) struct ChangedObjects {
     format: Format,
+    /// Several are possible.
+    several: bool,
     objects: Vec<DynamicObject>,
 }
 
 impl ChangedObjects {
-    pub(crate) fn new(format: Format) -> Self {
+    pub(crate) fn new(format: Format, several: bool) -> Self {
         Self {
             format,
+            several,
             objects: Vec::new(),
         }
     }
@@ -102,8 +106,8 @@ impl ChangedObjects {
 
     /// Prints the objects for programs.
     pub(crate) fn finish(self) -> Result<()> {
-        if !self.objects.is_empty() {
-            print(&objects(&self.objects, self.format)?)?;
+        if !self.format.is_table() && self.format != Format::Name {
+            print(&objects(&self.objects, self.several, self.format)?)?;
         }
         Ok(())
     }
@@ -200,7 +204,25 @@ impl FixedColumns {
 
 #[cfg(test)]
 mod tests {
-    use super::{FixedColumns, columns, rows};
+    #![allow(clippy::unwrap_used)]
+    use super::{FixedColumns, columns, objects, rows};
+    use crate::args::Format;
+
+    #[test]
+    fn programs_get_a_list_where_several_objects_are_possible() {
+        let object: kube::api::DynamicObject =
+            serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}})).unwrap();
+        let one = [object];
+        for (all, several, wanted) in [
+            (&one[..], false, "{\n  \"metadata\""),
+            (&one[..], true, "\"items\": [\n"),
+            (&[], true, "\"items\": []"),
+        ] {
+            let text = objects(all, several, Format::Json).unwrap();
+            assert!(text.contains(wanted), "{text}");
+        }
+        assert_eq!(objects(&[], false, Format::Json).unwrap(), "");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

@@ -3,9 +3,10 @@
 use crate::connect::{Existence, existence};
 use crate::jobs::ListedJob;
 use anyhow::{Result, bail, ensure};
-use crds::names::{HOLD_LABEL, PRIORITY_CLASS_LABEL};
+use crds::names::{HOLD_LABEL, PRIORITY_CLASS_LABEL, RESUME_ANNOTATION};
 use crds::podgroup::StatusWord;
 use crds::queue::Queue;
+use engine::Reason;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Client;
 use serde_json::{Value, json};
@@ -16,6 +17,8 @@ pub(crate) enum JobAct {
     Cancel,
     Hold,
     Release,
+    /// Resumes one that is suspended or was aborted.
+    Resume,
     /// Gives it this PriorityClass.
     Priority(String),
     /// Moves it to this queue.
@@ -38,6 +41,7 @@ impl JobAct {
             Self::Cancel => "cancelled".to_owned(),
             Self::Hold => "held".to_owned(),
             Self::Release => "released".to_owned(),
+            Self::Resume => "resumed".to_owned(),
             Self::Priority(class) => format!("given the PriorityClass {class}"),
             Self::Move(queue) => format!("moved to the queue {queue}"),
         }
@@ -54,7 +58,7 @@ impl JobAct {
                 format!("queue {queue:?}"),
                 existence::<Queue>(queue, client).await?,
             ),
-            Self::Cancel | Self::Hold | Self::Release => return Ok(()),
+            Self::Cancel | Self::Hold | Self::Release | Self::Resume => return Ok(()),
         };
         match found {
             Existence::Exists => {}
@@ -79,6 +83,7 @@ impl JobAct {
             Self::Hold => set_label(HOLD_LABEL, json!("true"), held_note(status)),
             Self::Release if label(HOLD_LABEL).is_none() => unchanged("it is not held"),
             Self::Release => set_label(HOLD_LABEL, Value::Null, None),
+            Self::Resume => resume(job, template)?,
             Self::Priority(class) if label(PRIORITY_CLASS_LABEL) == Some(class) => {
                 unchanged("it has that PriorityClass already")
             }
@@ -96,6 +101,44 @@ impl JobAct {
             }
         })
     }
+}
+
+/// The fields by which kinds are suspended.
+const SUSPEND: [&[&str]; 2] = [&["spec", "suspend"], &["spec", "runPolicy", "suspend"]];
+
+/// Returns what resumes a job: the field that suspends it becomes false, or an annotation names the attempt that its
+/// own policy has aborted.
+fn resume(job: &ListedJob, template: &Value) -> Result<JobChange> {
+    let field = SUSPEND.iter().find(|path| {
+        let value = path.iter().fold(template, |value, name| &value[*name]);
+        *value == json!(true)
+    });
+    if let Some(path) = field {
+        let patch = path
+            .iter()
+            .rev()
+            .fold(json!(false), |value, name| json!({(*name): value}));
+        return Ok(JobChange::Merge(patch, None));
+    }
+    let is_aborted = job.reason() == Reason::Aborted.as_str();
+    let attempt = job.federation().and_then(|federation| federation.attempt);
+    if let (true, Some(attempt)) = (is_aborted, attempt) {
+        let annotations = json!({RESUME_ANNOTATION: attempt.to_string()});
+        let patch = json!({"metadata": {"annotations": annotations}});
+        return Ok(JobChange::Merge(
+            patch,
+            Some(format!("as attempt {}", attempt + 1)),
+        ));
+    }
+    ensure!(
+        job.reason() != Reason::Suspended.as_str(),
+        "it was aborted in its member: resume it there (`vcctl job resume`)"
+    );
+    let is_held = template["metadata"]["labels"][HOLD_LABEL] == json!("true");
+    Ok(match is_held {
+        true => unchanged("it is held, and not suspended: `kubectl muster release` releases it"),
+        false => unchanged("it is not suspended"),
+    })
 }
 
 fn unchanged(why: &str) -> JobChange {

@@ -1,4 +1,4 @@
-//! Acts on jobs: `cancel`, `hold`, `release`, `priority` and `move`.
+//! Acts on jobs: `cancel`, `hold`, `release`, `resume`, `priority` and `move`.
 //!
 //! Each changes the workload that the user submitted, with the user's rights, as kubectl could: it deletes
 //! it, or writes a label. The server refuses what the user may not do. Several jobs are shown first, and
@@ -52,7 +52,7 @@ pub(crate) async fn run(
         eprint!("{}", preview(&act, &jobs, named.act.filter.all_namespaces));
         ask(named.act.yes)?;
     }
-    let done = write_all(&act, &jobs, &named.act, &client).await?;
+    let done = write_all(&act, &jobs, named.is_bulk(), &named.act, &client).await?;
     match done && errors.is_empty() {
         true => Ok(ExitCode::SUCCESS),
         false => Ok(ExitCode::FAILURE),
@@ -85,16 +85,18 @@ fn preview(act: &JobAct, jobs: &[ListedJob], namespace: bool) -> String {
     format!("{count} will be {}:\n{table}", act.done())
 }
 
-/// Changes the jobs one after the other and prints a line for each. Returns true if all succeeded.
+/// Changes the jobs one after the other and prints a line for each; `several` says that there may be more than one.
+/// Returns true if all succeeded.
 async fn write_all(
     act: &JobAct,
     jobs: &[ListedJob],
+    several: bool,
     args: &ActArgs,
     client: &Client,
 ) -> Result<bool> {
     let WriteArgs { dry_run, output } = args.write;
     let kinds = KindCache::new(client.clone());
-    let (mut changed, mut done) = (ChangedObjects::new(output.format), true);
+    let (mut changed, mut done) = (ChangedObjects::new(output.format, several), true);
     for job in jobs {
         match write(act, job, dry_run, &kinds).await {
             Ok(Some((line, object))) => {

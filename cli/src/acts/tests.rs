@@ -64,6 +64,46 @@ async fn a_hold_of_a_running_job_says_when_it_acts() {
 }
 
 #[tokio::test]
+async fn suspended_and_aborted_jobs_are_resumed() {
+    let api = plane();
+    let mut lines = vec![act(&api, &JobAct::Resume, "next", DryRun::None).await];
+    api.merge(NEXT, &json!({"spec": {"suspend": true}}));
+    lines.push(act(&api, &JobAct::Resume, "next", DryRun::None).await);
+    assert_eq!(api.get(NEXT).unwrap()["spec"]["suspend"], false);
+    api.merge(
+        NEXT,
+        &json!({"metadata": {"labels": {"muster.io/hold": "true"}}}),
+    );
+    lines.push(act(&api, &JobAct::Resume, "next", DryRun::None).await);
+    // Kubeflow's kinds have the field elsewhere.
+    api.merge(
+        RUNS,
+        &json!({"spec": {"runPolicy": {"suspend": true, "ttl": 1}}}),
+    );
+    lines.push(act(&api, &JobAct::Resume, "runs", DryRun::None).await);
+    let policy = api.get(RUNS).unwrap()["spec"]["runPolicy"].clone();
+    assert_eq!(policy, json!({"suspend": false, "ttl": 1}));
+    let group = "/apis/scheduling.volcano.sh/v1beta1/namespaces/vision/podgroups/runs-job";
+    for reason in ["Aborted", "Suspended"] {
+        api.merge(
+            group,
+            &json!({"status": {"federation": {"reason": reason}}}),
+        );
+        lines.push(act(&api, &JobAct::Resume, "runs", DryRun::None).await);
+    }
+    let annotations = api.get(RUNS).unwrap()["metadata"]["annotations"].clone();
+    assert_eq!(annotations, json!({"muster.io/resume-attempt": "1"}));
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    job.batch/next unchanged (it is not suspended)
+    job.batch/next resumed
+    job.batch/next unchanged (it is held, and not suspended: `kubectl muster release` releases it)
+    job.batch.volcano.sh/runs resumed
+    job.batch.volcano.sh/runs resumed (as attempt 2)
+    error: it was aborted in its member: resume it there (`vcctl job resume`)
+    ");
+}
+
+#[tokio::test]
 async fn pending_jobs_get_another_class_and_queue() {
     let api = plane();
     let high = JobAct::Priority("high".to_owned());
@@ -142,7 +182,7 @@ async fn several_jobs_are_shown_first_and_each_succeeds_or_fails_by_itself() {
         request.verb == "DELETE"
     });
     let (cancel, args) = (JobAct::Cancel, ActArgs::default());
-    let done = write_all(&cancel, &jobs, &args, &client).await;
+    let done = write_all(&cancel, &jobs, true, &args, &client).await;
     assert!(!done.unwrap(), "one was refused");
     let left = [
         api.get(NEXT).is_some(),
@@ -218,7 +258,7 @@ async fn a_workload_that_is_gone_is_an_error_only_if_it_was_named_to_be_kept() {
         (JobAct::Hold, &by_name, false),
         (JobAct::Hold, &selected, true),
     ] {
-        let done = write_all(&act, &jobs, args, &client).await.unwrap();
+        let done = write_all(&act, &jobs, true, args, &client).await.unwrap();
         assert_eq!(done, wanted, "{act:?}");
     }
 }

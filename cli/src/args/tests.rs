@@ -82,8 +82,11 @@ fn the_reference_has_every_command_with_its_flags_and_an_example() {
             .split_once(&heading)
             .unwrap_or_else(|| panic!("no section {verb}"));
         let section = section.split("\n## ").next().unwrap_or_default();
-        let example = format!("\n$ {verb}");
-        assert!(section.contains(&example), "no example of {verb}");
+        let examples = examples::of(&verb);
+        assert!(
+            examples.len() >= 2,
+            "{verb} has no two examples: {examples:?}"
+        );
         for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
             let shared = flag == "help" || flag == "output";
             assert!(
@@ -101,4 +104,28 @@ fn the_reference_has_every_command_with_its_flags_and_an_example() {
             "--{flag} is not described"
         );
     }
+}
+
+#[test]
+fn the_help_has_the_examples_of_the_reference() {
+    let mut all = with_examples(Cli::command());
+    all.build();
+    let queue = all.find_subcommand_mut("queue").unwrap();
+    let stop = queue.find_subcommand_mut("stop").unwrap();
+    let help = stop.render_help().to_string();
+    assert!(
+        help.contains("Examples:\n  kubectl muster queue stop vision\n"),
+        "{help}"
+    );
+    let jobs = all
+        .find_subcommand_mut("jobs")
+        .unwrap()
+        .render_help()
+        .to_string();
+    let connection = jobs.find("Connection, as for kubectl:").unwrap();
+    assert!(jobs.find("--mine").unwrap() < connection, "{jobs}");
+    assert!(
+        jobs.find("--request-timeout").unwrap() > connection,
+        "{jobs}"
+    );
 }

@@ -40,10 +40,7 @@ async fn commands_and_flags_are_completed_with_what_they_do() {
     :4
     ");
     let all = answer("|").await;
-    assert!(
-        all.starts_with("queue\t") && all.ends_with("\n:4\n"),
-        "{all}"
-    );
+    assert!(all.starts_with("run\t") && all.ends_with("\n:4\n"), "{all}");
     assert!(!all.contains("__complete"), "{all}");
     // Flags of the connection are taken everywhere.
     assert!(answer("queue list --kube|").await.contains("--kubeconfig"));
@@ -91,20 +88,20 @@ async fn the_connection_of_the_command_line_is_used() {
     let words = [
         "-n",
         "team-a",
-        "--insecure-skip-tls-verify",
         "--as=user",
         "--context",
         "there",
+        "--insecure-skip-tls-verify",
         "explain",
         "",
     ];
     let words: Vec<String> = words.iter().map(ToString::to_string).collect();
     let cursor = Cursor::of(&words);
     let connection = connection(&cursor.flags);
-    assert!(connection.insecure_skip_tls_verify);
     assert_eq!(connection.namespace.as_deref(), Some("team-a"));
     assert_eq!(connection.impersonate.as_deref(), Some("user"));
     assert_eq!(connection.context.as_deref(), Some("there"));
+    assert!(connection.insecure_skip_tls_verify);
     // A server that does not answer has no names, and there is no error.
     let words = ["--kubeconfig", "/nowhere", "explain", ""].map(str::to_owned);
     let unless = KubectlConnection::default();

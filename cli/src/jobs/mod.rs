@@ -11,7 +11,7 @@ mod wait_parts;
 mod watch;
 
 pub(crate) use labels::TemplateLabels;
-pub(crate) use named::{choose, is_not_found};
+pub(crate) use named::{choose, is_called, is_not_found};
 pub(crate) use table::JobTable;
 pub(crate) use wait_parts::WaitParts;
 
@@ -130,6 +130,17 @@ pub(crate) struct JobList {
     pub(crate) jobs: Vec<ListedJob>,
     /// The list without its items.
     head: ObjectList<DynamicObject>,
+}
+
+impl JobList {
+    /// Returns the version from which changes of them can be watched.
+    pub(crate) fn version(&self) -> String {
+        self.head
+            .metadata
+            .resource_version
+            .clone()
+            .unwrap_or_default()
+    }
 }
 
 /// Returns the PodGroups of the namespace, or of all.

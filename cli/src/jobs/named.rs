@@ -21,7 +21,7 @@ pub(crate) fn choose<'a>(
 ) -> (Vec<&'a ListedJob>, Vec<anyhow::Error>) {
     let (mut chosen, mut errors) = (Vec::<&ListedJob>::new(), Vec::new());
     for name in names {
-        let named: Vec<&ListedJob> = jobs.iter().filter(|job| is_of(job, name)).collect();
+        let named: Vec<&ListedJob> = jobs.iter().filter(|job| is_called(job, name)).collect();
         match named[..] {
             [] => errors.push(anyhow!("job {name:?} not found in {place}: {NOT_FOUND}")),
             [job] if chosen.iter().any(|other| other.uid() == job.uid()) => {}
@@ -50,7 +50,7 @@ fn full_name(job: &ListedJob, among: &[&ListedJob]) -> String {
 
 /// Returns true if `name` names the PodGroup, or the workload that owns it, as `train`, `job/train` or
 /// `job.batch/train`.
-fn is_of(job: &ListedJob, name: &str) -> bool {
+pub(crate) fn is_called(job: &ListedJob, name: &str) -> bool {
     let of_template = || {
         let owner = job.template()?;
         Some(match name.split_once('/') {
@@ -84,7 +84,7 @@ mod tests {
             ("PyTorchJob/train", false),
             ("trai", false),
         ] {
-            assert_eq!(is_of(&job, name), want, "{name}");
+            assert_eq!(is_called(&job, name), want, "{name}");
         }
     }
 

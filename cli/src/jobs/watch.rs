@@ -38,7 +38,7 @@ pub(super) async fn run(
             .map(|job| watched.change(job, false))
             .collect::<Result<_>>()?;
         print(&text)?;
-        let version = listed.head.metadata.resource_version.unwrap_or_default();
+        let version = listed.version();
         watched.follow(&api, version, print).await?;
         listed = list(&command.filter, &mut watched.labels, client).await?;
     }

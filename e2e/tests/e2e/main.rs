@@ -23,6 +23,7 @@ mod chart;
 mod chart_control_plane;
 mod chart_values;
 mod cli;
+mod cli_submit;
 mod cluster_spec;
 mod contest;
 mod crash;
