@@ -1,6 +1,8 @@
 //! `jobs --watch`: a line for each change, until the server or the user ends it.
 
-use super::{JobList, JobTable, ListedJob, TemplateLabels, is_of, list, name_line, pod_groups};
+use super::{
+    JobList, JobTable, ListedJob, TemplateLabels, ended, is_of, list, name_line, pod_groups,
+};
 use crate::args::{Format, JobsCommand};
 use crate::output::{self, FixedColumns};
 use crate::watch::{self, Sink};
@@ -41,6 +43,7 @@ pub(super) async fn run(
         let version = listed.version();
         watched.follow(&api, version, print).await?;
         listed = list(&command.filter, &mut watched.labels, client).await?;
+        ended::hide(&mut listed.jobs, command, Timestamp::now());
     }
 }
 
