@@ -84,8 +84,8 @@ fn the_reference_has_every_command_with_its_flags_and_an_example() {
         let section = section.split("\n## ").next().unwrap_or_default();
         let examples = examples::of(&verb);
         assert!(
-            examples.len() >= 2,
-            "{verb} has no two examples: {examples:?}"
+            examples.len() >= 3,
+            "{verb} needs three examples: {examples:?}"
         );
         for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
             let shared = flag == "help" || flag == "output";
