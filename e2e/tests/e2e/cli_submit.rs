@@ -4,7 +4,7 @@
 use anyhow::{Context as _, ensure};
 use e2e::harness::kinds::{BATCH_JOB, CAPACITY_POLICY};
 use e2e::harness::wait::eventually;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::case::{Case, SOON};
 use crate::cli::MusterCli;
@@ -63,6 +63,8 @@ async fn submitted(case: &Case) -> anyhow::Result<()> {
     let wide = tenant.done("jobs -o wide").await?;
     ensure!(wide.contains("/60m"), "{wide}");
 
+    screens(case, &tenant).await?;
+
     case.end(&first).await?;
     tenant.done("wait job/first --timeout 5m").await?;
     case.running(&second).await?;
@@ -79,6 +81,36 @@ async fn submitted(case: &Case) -> anyhow::Result<()> {
     let missing = tenant.fails("wait no-such-job --timeout 5m", 1).await?;
     ensure!(missing.contains("not found"), "{missing}");
     queues(case, &MusterCli::of_admin(case)).await
+}
+
+/// The tenant sees its own queue and jobs in one screen, and the administrator all of them. Programs get what is
+/// computed, and a List also of nothing.
+async fn screens(case: &Case, tenant: &MusterCli<'_>) -> anyhow::Result<()> {
+    let admin = MusterCli::of_admin(case);
+    let own = tenant.done("top --once").await?;
+    ensure!(
+        own.contains("QUEUE USED") && !own.contains("LARGEST"),
+        "{own}"
+    );
+    let all = admin.done("top --once -A --jobs 1000").await?;
+    ensure!(all.contains("LARGEST"), "{all}");
+    for screen in [own, all] {
+        ensure!(
+            screen.contains("first") && screen.contains("second"),
+            "{screen}"
+        );
+    }
+    let advice = admin.done("explain second --live -o json").await?;
+    let advice: Value = serde_json::from_str(&advice)?;
+    let evidence = &advice["status"]["federation"]["evidence"];
+    ensure!(
+        evidence.as_array().is_some_and(|all| !all.is_empty()),
+        "{advice}"
+    );
+    let held = tenant.done("hold --queue nowhere --yes -o json").await?;
+    let held: Value = serde_json::from_str(&held)?;
+    ensure!(held["items"] == json!([]), "{held}");
+    Ok(())
 }
 
 /// A job that its user suspends gives its quota back, and runs again once it is resumed.
