@@ -1,6 +1,6 @@
 //! The flags that choose pods of a job, and the commands about them.
 
-use super::OutputArgs;
+use super::{OutputArgs, Span};
 use clap::Args;
 
 /// Which pods of a job.
@@ -52,8 +52,8 @@ pub(crate) struct LogsCommand {
     #[arg(long, short = 'p', conflicts_with = "follow")]
     pub(crate) previous: bool,
     /// Only lines that are younger, such as 10m
-    #[arg(long, value_name = "DURATION", value_parser = seconds)]
-    pub(crate) since: Option<i64>,
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) since: Option<Span>,
     /// Only the last lines of each container
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     pub(crate) tail: Option<i64>,
@@ -66,13 +66,6 @@ pub(crate) struct LogsCommand {
     /// Exit as the job does: 0 if it succeeded, else with the exit code of the container that failed, or 1
     #[arg(long, requires = "follow")]
     pub(crate) exit_code: bool,
-}
-
-/// Parses a duration, in whole seconds.
-fn seconds(text: &str) -> Result<i64, String> {
-    let millis = workload::duration_millis(text).filter(|millis| *millis > 0);
-    let seconds = millis.map(|millis| millis.div_euclid(1000) + i64::from(millis % 1000 > 0));
-    seconds.ok_or_else(|| "a duration such as 10m, 1h30m or 90s is needed".to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -19,33 +19,19 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || "a duration is needed, such as 30s, 10m, 2h, 3d or 1h30m".to_owned();
-        if text.is_empty() {
-            return Err(wrong());
-        }
-        let mut rest = text;
-        let mut millis: u64 = 0;
-        while !rest.is_empty() {
-            let digits = rest.find(|digit: char| !digit.is_ascii_digit());
-            let (number, after) = rest.split_at(digits.unwrap_or(rest.len()));
-            let number: u64 = number.parse().map_err(|_| wrong())?;
-            let letters = after.find(|letter: char| letter.is_ascii_digit());
-            let (unit, next) = after.split_at(letters.unwrap_or(after.len()));
-            let each = match unit {
-                "" if number == 0 || rest == text => 1_000,
-                "ms" => 1,
-                "s" => 1_000,
-                "m" => 60_000,
-                "h" => 3_600_000,
-                "d" => 86_400_000,
-                _ => return Err(wrong()),
-            };
-            let more = number.checked_mul(each);
-            millis = more
-                .and_then(|more| millis.checked_add(more))
-                .ok_or_else(wrong)?;
-            rest = next;
-        }
-        Ok(Self(Duration::from_millis(millis)))
+        // Days are what Go's durations, and so those of workloads, do not have.
+        let (days, rest) = text.split_once('d').unwrap_or(("0", text));
+        let days: u64 = days.parse().map_err(|_| wrong())?;
+        let rest = match rest.is_empty() && text.ends_with('d') {
+            true => Some(0),
+            false => workload::duration_millis(rest).and_then(|millis| u64::try_from(millis).ok()),
+        };
+        let millis = days.checked_mul(86_400_000).zip(rest);
+        let millis = millis.and_then(|(days, rest)| days.checked_add(rest));
+        millis
+            .map(Duration::from_millis)
+            .map(Self)
+            .ok_or_else(wrong)
     }
 }
 
@@ -67,7 +53,9 @@ mod tests {
             ("s", None),
             ("-5s", None),
             ("1h30", None),
-            ("1.5h", None),
+            ("1.5h", Some(5_400_000)),
+            ("1d12h", Some(129_600_000)),
+            ("d", None),
             ("10x", None),
             ("99999999999999999999s", None),
         ] {

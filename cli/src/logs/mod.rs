@@ -139,7 +139,8 @@ fn source(
         pod: pod.name(),
         uid: pod.uid(),
         container,
-        since_seconds: command.since,
+        // The server takes no less than a second.
+        since_seconds: command.since.map(|since| since.seconds().max(1)),
         tail: command.tail,
         feeds: feeds.clone(),
         budget: Arc::new(Semaphore::new(BUDGET)),
