@@ -176,17 +176,17 @@ fn row(row: u8) -> String {
 fn the_same_events_give_the_same_bytes_everywhere() {
     let rows: Vec<String> = (0..12).map(row).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    97 released, 2 resized, 2 evicted: 110dab7ba20ae42c, told f3412e2c787afbe7
-    70 released, 1 resized, 3 evicted: 3abea4bb7a94c92b, told 0b63e5fac8fa9c03
-    113 released, 2 resized, 8 evicted: 2ae3d562aef88d6d, told 7c28b32b5a70331b
-    63 released, 0 resized, 1 evicted: c960b3acfd0af526, told 562be5479d84081d
-    123 released, 5 resized, 7 evicted: 03581164666f8518, told 54a4fcfe53f68ef7
-    57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told a8e73e0e271605d1
-    107 released, 1 resized, 6 evicted: b703aa6c468d21c2, told 659ca5b3a7ec3cbb
-    54 released, 1 resized, 0 evicted: 599b6635cff4b9b9, told c9209a243664962b
-    114 released, 1 resized, 4 evicted: 8447e713015391ed, told 2e0aa0cb286d4cdf
-    85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told 909b01e8b19929fa
-    95 released, 3 resized, 3 evicted: 0488ceefe71aa5da, told 72681d1478a4ec4b
-    53 released, 1 resized, 1 evicted: 0303056511623d42, told e75df37200d03012
+    97 released, 2 resized, 2 evicted: 110dab7ba20ae42c, told 0c3e343e248bcbc7
+    70 released, 1 resized, 3 evicted: 3abea4bb7a94c92b, told 8d4c79edd58e51e7
+    113 released, 2 resized, 8 evicted: 2ae3d562aef88d6d, told 5d18bff3f1641d6f
+    63 released, 0 resized, 1 evicted: c960b3acfd0af526, told 69f546635cd2d43b
+    123 released, 5 resized, 7 evicted: 03581164666f8518, told d9b821ca91fce253
+    57 released, 0 resized, 2 evicted: 1e6171fa58783e51, told d918d71465de6cc1
+    107 released, 1 resized, 6 evicted: b703aa6c468d21c2, told 56e3037f271cfa23
+    54 released, 1 resized, 0 evicted: 599b6635cff4b9b9, told 19816c6f7fcb134b
+    114 released, 1 resized, 4 evicted: 8447e713015391ed, told 913d49880a5768ff
+    85 released, 1 resized, 2 evicted: dad0bbfe475256aa, told 956ef4bf7b69185e
+    95 released, 3 resized, 3 evicted: 0488ceefe71aa5da, told 2dd48ccd730041f5
+    53 released, 1 resized, 1 evicted: 0303056511623d42, told faf7c9af71a53332
     ");
 }
